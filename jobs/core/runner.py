@@ -1,0 +1,117 @@
+"""Runs stages: skips what has nothing to do, hands each one its context, records progress last."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from jobs.core import progress
+from jobs.core.stages import Stage
+from jobs.core.tables import Lake, create_missing, version
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What a stage gets: nothing else may change its results.
+
+    `pending` is the list of jobs that the stage has not seen in their present form; None stands for all jobs.
+    """
+
+    stage: Stage
+    lake: Lake
+    pending: tuple[str, ...] | None
+    batch: int
+    as_of: datetime | None = None
+    archive: str | None = None
+    report: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self.lake.spark
+
+    def read(self, name: str) -> DataFrame:
+        """All rows of a declared input."""
+        if name not in (*self.stage.reads, *self.stage.writes):
+            raise KeyError(f"stage {self.stage.name} does not declare that it reads {name} (jobs/core/stages.py)")
+        return self.lake.read(name)
+
+    def read_pending(self, name: str) -> DataFrame:
+        """The rows of a declared input that belong to pending jobs."""
+        rows = self.read(name)
+        if self.pending is None:
+            return rows
+        wanted = self.spark.createDataFrame([(job,) for job in self.pending], "job_id string")
+        return rows.join(F.broadcast(wanted), "job_id", "left_semi")
+
+    def write(self, name: str, rows: DataFrame) -> None:
+        """Write a declared output: for tables that belong to jobs, exactly the pending jobs' rows are replaced."""
+        if name not in self.stage.writes:
+            raise KeyError(f"stage {self.stage.name} does not declare that it writes {name} (jobs/core/stages.py)")
+        self.lake.write(name, rows, self.pending)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of one stage."""
+
+    stage: str
+    seconds: float
+    is_skipped: bool
+
+
+def definition_of(stage: Stage, settings: dict[str, Any]) -> str:
+    """Hash of the code that a stage runs (its own folder and `ml`) and of its settings: a change recomputes."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256(repr(sorted(settings.items())).encode())
+    for folder in (root / "jobs" / stage.name, root / "ml"):
+        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.yaml")]):
+            digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def run_stage(stage: Stage, lake: Lake, *, refresh: bool = False, say: Callable[[str], None] | None = None, **given: Any) -> Ran:
+    """Run one stage, or skip it when its inputs, code and settings are those of its last completed run."""
+    create_missing(lake.root)
+    began = time.monotonic()
+    settings = dict(given.get("settings") or {})
+    definition = definition_of(stage, settings)
+    last = progress.last(lake.root, stage.name)
+    inputs = {name: version(lake.root, name) for name in stage.reads}
+    if not stage.needs_archive and not refresh and stage.writes and last and last.inputs == inputs and last.definition == definition:
+        return Ran(stage.name, time.monotonic() - began, True)
+    fresh = refresh or last is None or last.definition != definition
+    batch, pending = progress.pending_jobs(lake.root, 0 if fresh or last is None else last.ingest_batch)
+    context = StageContext(
+        stage, lake, None if fresh else pending, batch, given.get("as_of"), given.get("archive"), given.get("report"), settings
+    )
+    if say:
+        say(f"{stage.name}: {stage.summary}")
+    importlib.import_module(stage.module).run(context)
+    if stage.writes:
+        batch, _ = progress.pending_jobs(lake.root, 0) if stage.needs_archive else (batch, ())
+        progress.record(lake.root, stage.name, progress.Progress(batch, inputs, definition))
+    return Ran(stage.name, time.monotonic() - began, False)
+
+
+def run_stages(stages: Sequence[Stage], lake: Lake, **given: Any) -> list[Ran]:
+    """Run stages in order; a progress line for each goes to standard error."""
+    done = []
+    for number, each in enumerate(stages, 1):
+        ran = run_stage(each, lake, **given)
+        word = "nothing new" if ran.is_skipped else f"{ran.seconds:.1f} s"
+        print(f"[{number}/{len(stages)}] {each.name:<15} {word}", file=sys.stderr, flush=True)  # noqa: T201
+        done.append(ran)
+    return done

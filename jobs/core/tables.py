@@ -1,0 +1,89 @@
+"""The lake: every Delta table that Spark reads and writes, by its contract.
+
+    >>> lake = Lake(spark, "/data/lake")          # doctest: +SKIP
+    >>> lake.read("ranks").show()                 # doctest: +SKIP
+    >>> lake.write("ranks", rows, jobs=["job-1"]) # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from jobs.core.errors import ContractError
+from jobs.core.quality import validate
+from schemas import tables
+from schemas.contract import Table, discrepancies
+
+DELTA_PROPERTIES = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}
+
+
+def table_path(lake: str | Path, name: str) -> str:
+    """Where a table lies; raises KeyError for a table without a contract."""
+    return f"{lake}/{tables()[name].layer}/{name}"
+
+
+def spark_schema(table: Table) -> StructType:
+    """The contract as a Spark schema, nullable throughout: nullability is checked with the other rules."""
+    return from_arrow_schema(pa.schema([pa.field(c.name, c.type) for c in table.columns]))
+
+
+def create_missing(lake: str | Path) -> None:
+    """Create every table that the lake lacks, empty, without Spark: two writers never race to create one."""
+    for name, table in tables().items():
+        path = table_path(lake, name)
+        if not DeltaTable.is_deltatable(path):
+            Path(path).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(path, pa.schema([pa.field(c.name, c.type) for c in table.columns]), mode="ignore")
+
+
+def version(lake: str | Path, name: str) -> int:
+    """The table's current Delta version."""
+    return int(DeltaTable(table_path(lake, name), without_files=True).version())
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The tables of one lake, read and written through one Spark session."""
+
+    spark: SparkSession
+    root: str
+
+    def read(self, name: str) -> DataFrame:
+        """All rows of a table."""
+        return self.spark.read.format("delta").load(table_path(self.root, name))
+
+    def write(self, name: str, rows: DataFrame, jobs: Sequence[str] | None = None) -> None:
+        """Validate rows and put them into a table in one transaction.
+
+        With `jobs`, exactly the rows of these jobs are replaced; without, the whole table is.
+        Raises ContractError with every discrepancy at once, CheckError when a critical expectation fails.
+        """
+        table = tables()[name]
+        wrong = discrepancies(table, to_arrow_schema(rows.schema))
+        if wrong:
+            raise ContractError("; ".join(wrong))
+        projected = rows.select(*table.names).persist()
+        try:
+            validate(self.root, table, projected)
+            writer = projected.write.format("delta").mode("overwrite")
+            if jobs is not None and table.replaced_by:
+                writer = writer.option("replaceWhere", in_list(table.replaced_by, jobs))
+            writer.save(table_path(self.root, name))
+        finally:
+            projected.unpersist()
+
+
+def in_list(column: str, values: Sequence[str]) -> str:
+    """A SQL condition that holds for these values, whatever characters they contain; false for none."""
+    if not values:
+        return "false"
+    quoted = ", ".join("'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'" for value in values)
+    return f"{column} IN ({quoted})"
