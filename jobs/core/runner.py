@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from jobs.core import progress
+from jobs.core.lake import create_missing, version
 from jobs.core.stages import Stage
-from jobs.core.tables import Lake, create_missing, version
+from jobs.core.tables import Lake
 
 
 @dataclass(frozen=True)

@@ -9,44 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow as pa
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from jobs.core.errors import ContractError
+from jobs.core.lake import arrow_schema, create_missing, table_path, version
 from jobs.core.quality import validate
 from schemas import tables
 from schemas.contract import Table, discrepancies
 
-DELTA_PROPERTIES = {"delta.minReaderVersion": "1", "delta.minWriterVersion": "2"}
-
-
-def table_path(lake: str | Path, name: str) -> str:
-    """Where a table lies; raises KeyError for a table without a contract."""
-    return f"{lake}/{tables()[name].layer}/{name}"
-
-
 def spark_schema(table: Table) -> StructType:
-    """The contract as a Spark schema, nullable throughout: nullability is checked with the other rules."""
-    return from_arrow_schema(pa.schema([pa.field(c.name, c.type) for c in table.columns]))
+    """The contract as a Spark schema, nullable throughout."""
+    return from_arrow_schema(arrow_schema(table.name))
 
 
-def create_missing(lake: str | Path) -> None:
-    """Create every table that the lake lacks, empty, without Spark: two writers never race to create one."""
-    for name, table in tables().items():
-        path = table_path(lake, name)
-        if not DeltaTable.is_deltatable(path):
-            Path(path).mkdir(parents=True, exist_ok=True)
-            DeltaTable.create(path, pa.schema([pa.field(c.name, c.type) for c in table.columns]), mode="ignore")
-
-
-def version(lake: str | Path, name: str) -> int:
-    """The table's current Delta version."""
-    return int(DeltaTable(table_path(lake, name), without_files=True).version())
+__all__ = ["Lake", "create_missing", "in_list", "spark_schema", "table_path", "version"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,36 @@
+"""`fleetdiff`, the same as `python -m jobs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from jobs.cli import fleetdiff
+from jobs.core.errors import FleetdiffError
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one line on standard error and an exit code, never a stack trace."""
+    try:
+        fleetdiff.main(prog_name="fleetdiff", standalone_mode=False)
+    except click.exceptions.Exit as finished:
+        sys.exit(finished.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except click.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except FleetdiffError as error:
+        click.echo(f"fleetdiff: {error}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has seen enough; closing quietly is what a pipe expects.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The lake without Spark: where each table lies, its rows as Arrow, its version, and how empty tables are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from jobs.core.errors import FleetdiffError
+from schemas import tables
+
+Filters = Sequence[tuple[str, str, Any]]
+
+
+def table_path(lake: str | Path, name: str) -> str:
+    """Where a table lies; raises KeyError for a table without a contract."""
+    return f"{lake}/{tables()[name].layer}/{name}"
+
+
+def open_table(lake: str | Path, name: str) -> DeltaTable:
+    """A table of the lake; raises FleetdiffError with the path and the mend when there is none."""
+    path = table_path(lake, name)
+    if not Path(path).is_dir() or not DeltaTable.is_deltatable(path):
+        raise FleetdiffError(f"{path}: no such table; is {lake} a lake? `fleetdiff run ARCHIVE --lake {lake}` makes one")
+    return DeltaTable(path)
+
+
+def rows(lake: str | Path, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None) -> pa.Table:
+    """Rows of a table that satisfy every filter, e.g. `[("job_id", "=", "job-1")]`, as Arrow."""
+    table = open_table(lake, name)
+    return table.to_pyarrow_table(columns=list(columns) if columns else None, filters=list(filters) if filters else None)
+
+
+def version(lake: str | Path, name: str) -> int:
+    """The table's current Delta version."""
+    return int(open_table(lake, name).version())
+
+
+def arrow_schema(name: str) -> pa.Schema:
+    """The contract as an Arrow schema, nullable throughout: nullability is checked with the other rules."""
+    return pa.schema([pa.field(c.name, c.type) for c in tables()[name].columns])
+
+
+def create_missing(lake: str | Path) -> None:
+    """Create every table that the lake lacks, empty: two writers never race to create one."""
+    for name in tables():
+        path = table_path(lake, name)
+        if not DeltaTable.is_deltatable(path):
+            Path(path).mkdir(parents=True, exist_ok=True)
+            DeltaTable.create(path, arrow_schema(name), mode="ignore")

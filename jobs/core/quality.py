@@ -1,0 +1,132 @@
+"""Great Expectations over what a stage is about to write.
+
+Rows are counted in Spark, once a table: one pass gives, for each rule of the contract, how many rows break it. Great
+Expectations judges that summary, so that it never sees a value of the rows, and its cost does not grow with them.
+Verdicts go to `dq_results`; a broken critical rule stops the stage.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from jobs.core.errors import CheckError
+from jobs.core.lake import arrow_schema, table_path
+from schemas.contract import Column, Severity, Table
+
+os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One expectation: its name (`rank ≥ 0`), and the SQL condition of a row that breaks it."""
+
+    name: str
+    broken: str
+    severity: Severity
+
+
+def validate(lake: str, table: Table, rows: DataFrame) -> None:
+    """Judge rows by their contract and record the verdicts.
+
+    Raises CheckError that names every broken critical expectation of the table.
+    """
+    rules = rules_of(table)
+    counts = count_broken(rows, rules, table.key)
+    verdicts = judge(table.name, rules, counts)
+    record(lake, table.name, verdicts)
+    failed = [v for v in verdicts if not v["is_success"] and v["severity"] == Severity.CRITICAL]
+    if failed:
+        listed = "; ".join(f"{v['expectation']} ({v['n_unexpected']:,} of {v['n_rows']:,} rows)" for v in failed)
+        raise CheckError(f"{table.name}: expectation failed: {listed}; nothing was written")
+
+
+def rules_of(table: Table) -> list[Rule]:
+    """The contract's rules, in the order of the columns."""
+    rules = [rule for column in table.columns for rule in _column_rules(column)]
+    rules += [Rule(check.name, f"NOT coalesce(({check.condition}), true)", check.severity) for check in table.checks]
+    rules.append(Rule(f"{', '.join(table.key)} is unique", "", Severity.CRITICAL))
+    return rules
+
+
+def _column_rules(column: Column) -> list[Rule]:
+    name = f"`{column.name}`"
+    rules = []
+    if not column.nullable:
+        rules.append(Rule(f"{column.name} is not null", f"{name} IS NULL", column.severity))
+    if column.one_of:
+        allowed = ", ".join(f"'{value}'" for value in column.one_of)
+        rules.append(Rule(f"{column.name} is a known word", f"{name} NOT IN ({allowed})", column.severity))
+    if column.minimum is not None:
+        rules.append(Rule(f"{column.name} ≥ {column.minimum:g}", f"{name} < {column.minimum}", column.severity))
+    if column.maximum is not None:
+        rules.append(Rule(f"{column.name} ≤ {column.maximum:g}", f"{name} > {column.maximum}", column.severity))
+    if column.pattern:
+        rules.append(Rule(f"{column.name} has its form", f"NOT {name} RLIKE r'{column.pattern}'", column.severity))
+    return rules
+
+
+def count_broken(rows: DataFrame, rules: list[Rule], key: tuple[str, ...]) -> list[int]:
+    """Rows in all, then the rows that break each rule, in one pass. A key's duplicates are counted by its hash."""
+    counts: list[SparkColumn] = [F.count(F.lit(1)).alias("n_rows")]
+    counts += [F.count(F.when(F.expr(rule.broken), 1)).alias(f"r{i}") for i, rule in enumerate(rules) if rule.broken]
+    hashed = F.xxhash64(*[F.coalesce(F.col(column).cast("string"), F.lit("\0")) for column in key])
+    counts.append((F.count(F.lit(1)) - F.count_distinct(hashed)).alias("duplicates"))
+    return [int(value) for value in rows.agg(*counts).first() or ()]
+
+
+@cache
+def _context() -> Any:
+    """Great Expectations without files, telemetry or progress bars."""
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    asset = context.data_sources.add_pandas("summaries").add_dataframe_asset("rule_counts")
+    return asset.add_batch_definition_whole_dataframe("whole")
+
+
+def judge(suite: str, rules: list[Rule], counts: list[int]) -> list[dict[str, Any]]:
+    """Great Expectations' verdict on each rule: rows of `dq_results`."""
+    import great_expectations as gx
+
+    n_rows, broken = counts[0], counts[1:]
+    summary = pd.DataFrame({rule.name: [n] for rule, n in zip(rules, broken, strict=True)})
+    expectations = [
+        gx.expectations.ExpectColumnMaxToBeBetween(column=rule.name, max_value=0, severity=rule.severity.value)
+        for rule in rules
+    ]
+    batch = _context().get_batch(batch_parameters={"dataframe": summary})
+    result = batch.validate(gx.ExpectationSuite(name=suite, expectations=expectations))
+    success = {each.expectation_config.kwargs["column"]: bool(each.success) for each in result.results}
+    return [
+        {
+            "suite": suite,
+            "expectation": rule.name,
+            "expectation_type": "expect_column_max_to_be_between",
+            "severity": rule.severity.value,
+            "is_success": success[rule.name],
+            "n_rows": n_rows,
+            "n_unexpected": n,
+        }
+        for rule, n in zip(rules, broken, strict=True)
+    ]
+
+
+def record(lake: str, suite: str, verdicts: list[dict[str, Any]]) -> None:
+    """Replace the table's verdicts."""
+    write_deltalake(
+        table_path(lake, "dq_results"),
+        pa.Table.from_pylist(verdicts, schema=arrow_schema("dq_results")),
+        mode="overwrite",
+        predicate=f"suite = '{suite}'",
+    )

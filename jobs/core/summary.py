@@ -1,0 +1,54 @@
+"""What a night found, in a few lines that a person can read: from the Delta tables, without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from jobs.core import lake as tables
+
+ACCUSED = 0.5
+"""Score from which a candidate counts as naming a node, as in `fleetdiff evaluate`."""
+
+
+def closing_table(lake: str, report: str, seconds: Mapping[str, float]) -> str:
+    """Jobs read, failed, diagnosed, quarantined rows and seconds a stage, then where the report lies."""
+    jobs = tables.rows(lake, "training_jobs", ["job_id", "state"])
+    states = Counter(jobs["state"].to_pylist())
+    diagnosed = tables.rows(lake, "diagnoses", ["job_id", "symptom"])
+    n_quarantined = pc.sum(tables.rows(lake, "quarantine", ["n_records"])["n_records"]).as_py() or 0
+    failed = len(jobs) - states["COMPLETED"]
+    busy = "  ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items())
+    lines = [
+        "",
+        f"jobs read         {len(jobs):,}",
+        f"failed            {failed:,}",
+        f"diagnosed         {len(diagnosed):,}",
+        f"quarantined rows  {n_quarantined:,}",
+        f"seconds a stage   {busy}",
+        *verdict_lines(lake),
+        f"report            {Path(report).resolve() / 'index.html'}",
+    ]
+    return "\n".join(lines)
+
+
+def verdict_lines(lake: str, limit: int = 10) -> list[str]:
+    """One line a job with a symptom: job, symptom, where, since when; the rest is counted."""
+    found = tables.rows(lake, "diagnoses", ["job_id", "symptom", "top_node", "top_score", "onset_iteration"])
+    shown = [row for row in sorted(found.to_pylist(), key=lambda row: row["job_id"]) if row["symptom"] != "none"]
+    lines = [f"  {_verdict(row)}" for row in shown[:limit]]
+    if len(shown) > limit:
+        lines.append(f"  … and {len(shown) - limit:,} more")
+    return lines
+
+
+def _verdict(row: Mapping[str, object]) -> str:
+    """`job-7: hang, candidate n1 (0.93), since iteration 60`."""
+    score = row["top_score"]
+    named = isinstance(score, float) and score >= ACCUSED and row["top_node"]
+    place = f"candidate {row['top_node']} ({score:.2f})" if named else "no node stands out"
+    since = f", since iteration {row['onset_iteration']}" if row["onset_iteration"] is not None else ""
+    return f"{row['job_id']}: {row['symptom']}, {place}{since}"
