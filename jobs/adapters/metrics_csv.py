@@ -1,0 +1,178 @@
+"""Metrics as CSV, long or wide: a column a metric, a column a machine, or a row a sample."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import BinaryIO
+
+from jobs.adapters.base import Adapter, FileContext, Parsed
+from jobs.adapters.metrics_samples import SampleBook, lines_of, parse_number, parse_time
+
+TIME = {"timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds", "unix_milliseconds", "epoch"}
+NODE = {"node", "host", "hostname", "machine", "instance", "nodename", "server"}
+DEVICE = {"device", "gpu", "gpu_index", "gpu_id", "gpu_uuid", "uuid"}
+METRIC = {"metric", "name", "__name__", "metric_name", "field"}
+VALUE = {"value", "val"}
+UNIT = {"unit", "units"}
+ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}(:\d+)?$")
+
+
+@dataclass(frozen=True)
+class Header:
+    """Which column holds what; `others` are (index, name) of the columns with values."""
+
+    time: int
+    node: int | None
+    device: int | None
+    metric: int | None
+    value: int | None
+    unit: int | None
+    others: tuple[tuple[int, str], ...]
+    delimiter: str
+    are_machines: bool
+
+    @property
+    def is_long(self) -> bool:
+        """True when each row is one sample that names its metric."""
+        return self.metric is not None and self.value is not None
+
+
+def read_header(line: str, nodes: frozenset[str] = frozenset()) -> Header | None:
+    """The header's columns, or None when the line is no header of metrics: no time, or nothing to read beside it."""
+    delimiter = max(",;\t", key=line.count)
+    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    words = [cell.lower().lstrip("\ufeff") for cell in cells]
+
+    def find(names: set[str]) -> int | None:
+        return next((i for i, word in enumerate(words) if word in names), None)
+
+    time, node, device, metric, value, unit = (find(names) for names in (TIME, NODE, DEVICE, METRIC, VALUE, UNIT))
+    if time is None or len(cells) < 2:
+        return None
+    if metric is None or value is None:
+        metric = value = unit = None
+    taken = {time, node, device, metric, value, unit}
+    others = tuple((i, cell) for i, cell in enumerate(cells) if i not in taken and cell)
+    if not others and metric is None:
+        return None
+    machines = node is None and bool(others) and all(name in nodes or ADDRESS.match(name) for _, name in others)
+    return Header(time, node, device, metric, value, unit, others, delimiter, machines)
+
+
+class MetricsCsv:
+    """CSV of metrics. The machine comes from a column, from the columns' names, or from the file's place."""
+
+    name = "metrics_csv"
+    version = 1
+
+    def sniff(self, path: str, head: bytes) -> float:
+        """High for a header with a time column and a second line that bears it out."""
+        first, _, rest = head.partition(b"\n")
+        header = _header_in(first.decode("utf-8", "replace"), frozenset())
+        if header is None:
+            return 0.0
+        second = rest.partition(b"\n")[0].decode("utf-8", "replace")
+        cells = next(csv.reader([second[:65536]], delimiter=header.delimiter), [])
+        has_time = len(cells) > header.time and parse_time(cells[header.time]) is not None
+        in_folder = "metrics" in PurePosixPath(path).parts
+        if second and not has_time:
+            return 0.1
+        return 0.95 if in_folder else 0.7 if path.lower().endswith((".csv", ".tsv", ".csv.gz")) and has_time else 0.3
+
+    def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
+        """`metric_samples` rows; problems for lines that are no samples; one tally. `n_read` counts lines after the header."""
+        book = SampleBook()
+        header: Header | None = None
+        nodes = frozenset(p.node for p in context.placements if p.node)
+        node = context.node or _stem(context.path)
+        for offset, raw, is_cut in lines_of(stream):
+            text = raw.decode("utf-8", "replace")
+            if not text.strip() or text.startswith("#"):
+                continue
+            if header is None:
+                header = _header_in(text, nodes)
+                if header is None:
+                    book.n_read += 1
+                    yield from book.problem("no_header", offset, "no time column in the first line", raw)
+                    break
+                continue
+            book.n_read += 1
+            if "\ufffd" in text:
+                book.flags.add("decode_errors")
+            wrong = "line_too_long" if is_cut else _add_row(book, header, text, node, context)
+            if wrong:
+                yield from book.problem(wrong, offset, sample=raw)
+            else:
+                book.n_understood += 1
+                yield from book.batch()
+        yield from book.closing()
+
+
+def _header_in(line: str, nodes: frozenset[str]) -> Header | None:
+    try:
+        return read_header(line, nodes)
+    except csv.Error:
+        return None
+
+
+def _stem(path: str) -> str:
+    """The file's name without its endings: in `metrics/NODE.csv.gz` the machine."""
+    return PurePosixPath(path).name.removesuffix(".gz").removesuffix(".zst").rsplit(".", 1)[0]
+
+
+def _add_row(book: SampleBook, header: Header, text: str, node: str, context: FileContext) -> str | None:
+    """Put a line's samples into the book; the reason when it cannot be used."""
+    try:
+        cells = next(csv.reader([text], delimiter=header.delimiter))
+    except (csv.Error, StopIteration):
+        return "bad_csv_line"
+    needed = max(header.time, *(i for i, _ in header.others), header.value or 0)
+    if len(cells) <= needed:
+        return "short_line"
+    at_us = parse_time(cells[header.time], context.zone)
+    if at_us is None:
+        return "bad_time"
+    where = _cell(cells, header.node) or node
+    device = _cell(cells, header.device)
+    if header.is_long:
+        return _add_long(book, header, cells, where, device, at_us)
+    n_bad = 0
+    for index, name in header.others:
+        try:
+            value = parse_number(cells[index])
+        except ValueError:
+            n_bad += 1
+            continue
+        if value is None:
+            continue
+        if header.are_machines:
+            book.add(name, node, at_us, value, device)
+        else:
+            book.add(where, name, at_us, value, device)
+    if n_bad:
+        book.flags.add("text_columns")
+    return "no_number" if n_bad == len(header.others) else None
+
+
+def _add_long(book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int) -> str | None:
+    name = _cell(cells, header.metric)
+    try:
+        value = parse_number(cells[header.value or 0])
+    except ValueError:
+        return "no_number"
+    if not name:
+        return "no_metric_name"
+    if value is not None:
+        book.add(node, name, at_us, value, device, unit=_cell(cells, header.unit))
+    return None
+
+
+def _cell(cells: list[str], index: int | None) -> str | None:
+    return (cells[index].strip() or None) if index is not None and index < len(cells) else None
+
+
+ADAPTERS: tuple[Adapter, ...] = (MetricsCsv(),)

@@ -1,0 +1,1 @@
+"""Machines of one job compared with each other, metric by metric."""
