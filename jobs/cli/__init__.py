@@ -10,6 +10,9 @@ import click
 from jobs.core.stages import STAGES
 
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
+COMMAND_MODULES = tuple(module.name for module in pkgutil.iter_modules(__path__))
+SHARED_NAMES = ("templates", "stacks")
+"""Stages whose name is also that of a tool on bare files. (`reliability` is a look-up; its stage is run by `stages`.)"""
 
 
 class LazyCommands(click.Group):
@@ -17,20 +20,33 @@ class LazyCommands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands: look-ups and tools first, then the stages in order."""
-        modules = sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(__path__) if m.name != "stage")
-        return [*modules, *(name.replace("_", "-") for name in STAGE_NAMES if name.replace("_", "-") not in modules)]
+        modules = sorted(COMMAND_MODULES)
+        stages = [name for name in STAGE_NAMES if name not in modules]
+        return [name.replace("_", "-") for name in (*modules, *stages)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
         module = cmd_name.replace("-", "_")
-        if module in {m.name for m in pkgutil.iter_modules(__path__)} - {"stage"}:
+        if module in COMMAND_MODULES:
             found: click.Command = importlib.import_module(f"jobs.cli.{module}").command
             return found
-        if module in STAGE_NAMES:
-            from jobs.cli.stage import stage_command
+        return self._stage(module)
 
-            return stage_command(module)
-        return None
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Where a tool on bare files and a stage share a name, `--lake` asks for the stage."""
+        name = args[0].replace("-", "_")
+        if name in SHARED_NAMES and any(arg.split("=")[0] == "--lake" for arg in args):
+            return args[0], self._stage(name), args[1:]
+        return super().resolve_command(ctx, args)
+
+    def _stage(self, name: str) -> click.Command | None:
+        if name not in STAGE_NAMES:
+            return None
+        from jobs.cli.stages import stage_command
+
+        return stage_command(name)
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobs.cli.stage import parse_time, run_in_session
+from jobs.cli.stages import parse_time, run_in_session
 from jobs.core.errors import FleetdiffError
 from jobs.core.stages import STAGES
 

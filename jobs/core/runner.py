@@ -20,6 +20,7 @@ from jobs.core import progress
 from jobs.core.lake import create_missing, version
 from jobs.core.stages import Stage
 from jobs.core.tables import Lake
+from schemas import tables
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class StageContext:
         """Write a declared output: for tables that belong to jobs, exactly the pending jobs' rows are replaced."""
         if name not in self.stage.writes:
             raise KeyError(f"stage {self.stage.name} does not declare that it writes {name} (jobs/core/stages.py)")
+        if self.pending == () and tables()[name].replaced_by:
+            return
         self.lake.write(name, rows, self.pending)
 
 

@@ -38,7 +38,12 @@ def delta_jars() -> list[Path]:
 
 
 def java_options() -> str:
-    """JVM options of a small local night: quick compiler, serial collector, shared classes when they were archived."""
+    """JVM options of a small local night: quick compiler, serial collector, shared classes when they were archived.
+
+    `FLEETDIFF_JAVA_OPTIONS` replaces them all.
+    """
+    if "FLEETDIFF_JAVA_OPTIONS" in os.environ:
+        return os.environ["FLEETDIFF_JAVA_OPTIONS"]
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss4m", "-Duser.timezone=UTC", "-Djava.net.preferIPv4Stack=true"]
     archive = jar_folder() / "classes.jsa"
     if archive.exists():

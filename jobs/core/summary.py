@@ -22,20 +22,12 @@ def closing_table(lake: str, report: str, seconds: Mapping[str, float]) -> str:
     n_quarantined = pc.sum(tables.rows(lake, "quarantine", ["n_records"])["n_records"]).as_py() or 0
     failed = len(jobs) - states["COMPLETED"]
     busy = "  ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items())
-    lines = [
-        "",
-        f"jobs read         {len(jobs):,}",
-        f"failed            {failed:,}",
-        f"diagnosed         {len(diagnosed):,}",
-        f"quarantined rows  {n_quarantined:,}",
-        f"seconds a stage   {busy}",
-        *verdict_lines(lake),
-        f"report            {Path(report).resolve() / 'index.html'}",
-    ]
-    return "\n".join(lines)
+    counts = f"{len(jobs):,} jobs read, {failed:,} failed, {len(diagnosed):,} diagnosed, {n_quarantined:,} rows in quarantine"
+    lines = [counts, *([f"seconds: {busy}"] if busy else []), *verdict_lines(lake)]
+    return "\n".join([*lines, f"report: {Path(report).resolve() / 'index.html'}"])
 
 
-def verdict_lines(lake: str, limit: int = 10) -> list[str]:
+def verdict_lines(lake: str, limit: int = 8) -> list[str]:
     """One line a job with a symptom: job, symptom, where, since when; the rest is counted."""
     found = tables.rows(lake, "diagnoses", ["job_id", "symptom", "top_node", "top_score", "onset_iteration"])
     shown = [row for row in sorted(found.to_pylist(), key=lambda row: row["job_id"]) if row["symptom"] != "none"]

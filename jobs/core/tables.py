@@ -46,7 +46,7 @@ class Lake:
         Raises ContractError with every discrepancy at once, CheckError when a critical expectation fails.
         """
         table = tables()[name]
-        wrong = discrepancies(table, to_arrow_schema(rows.schema))
+        wrong = discrepancies(table, to_arrow_schema(rows.schema, timezone="UTC"))
         if wrong:
             raise ContractError("; ".join(wrong))
         projected = rows.select(*table.names).persist()

@@ -1,0 +1,60 @@
+"""What all tests share: one Spark, the example archive, and data that may be absent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    """The example archive and its truth."""
+    return ROOT / "examples"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Data of others, used in place; tests that need it skip where it is absent."""
+    folder = Path(os.environ.get("FLEETDIFF_SHARED", ROOT.parent / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is absent; set FLEETDIFF_SHARED to run this test")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the test run."""
+    from jobs.core import session
+
+    os.environ.setdefault("FLEETDIFF_DRIVER_MEMORY", "2g")
+    started = session.start("fleetdiff-tests")
+    # On a handful of rows adaptive execution costs more than it saves.
+    started.conf.set("spark.sql.adaptive.enabled", "false")
+    started.conf.set("spark.sql.shuffle.partitions", "2")
+    yield started
+    started.stop()
+
+
+@pytest.fixture()
+def lake(spark: SparkSession, tmp_path: Path) -> object:
+    """An empty lake of its own for each test."""
+    from jobs.core.lake import create_missing
+    from jobs.core.tables import Lake
+
+    create_missing(tmp_path)
+    return Lake(spark, str(tmp_path))
