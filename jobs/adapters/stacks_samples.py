@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
 
@@ -215,7 +215,7 @@ def _number(pattern: re.Pattern[str], name: str) -> int | None:
 
 def _rows(threads: list[Thread], context: FileContext) -> Rows:
     shared = {"job_id": context.job_id, "file": context.path}
-    columns = {name: [shared.get(name) for _ in threads] for name in _COLUMNS if name in shared}
+    columns: dict[str, list[Any]] = {name: [value] * len(threads) for name, value in shared.items()}
     columns |= {name: [getattr(t, name) for t in threads] for name in _COLUMNS if name not in shared}
     columns["frames"] = [list(t.frames[-MAX_FRAMES:]) for t in threads]
     return Rows("stack_samples", {name: columns[name] for name in _COLUMNS})

@@ -17,7 +17,8 @@ PY_SPY_THREAD = re.compile(
 )
 _PY_SPY_FRAME = re.compile(r"^\s{1,16}(\S.{0,600}) \(([^()\n]{1,1000}?)(?::(\d{1,9}))?\)$")
 PYSTACK_THREAD = re.compile(
-    r"^Traceback for thread (\d{1,20})(?: \(([^)\n]{0,200})\))?\s{0,4}(?:\[([^\]\n]{0,200})\])?\s{0,4}\(most recent call last\):?$"
+    r"^Traceback for thread (\d{1,20})(?: \(([^)\n]{0,200})\))?\s{0,4}(?:\[([^\]\n]{0,200})\])?\s{0,4}"
+    r"\(most recent call last\):?$"
 )
 _FILE_FRAME = re.compile(r'^\s{0,16}(?:\((?:Python|C)\) )?File "([^"\n]{1,1500})", line (\d{1,9}),? in (.{1,600})$')
 FAULT_THREAD = re.compile(
