@@ -1,0 +1,1 @@
+"""From log lines to templates: masks, hashes, mining, alerts, the normal library."""

@@ -1,0 +1,524 @@
+"""The masks in one compiled pass over bytes: masks, squeezes and hashes at hundreds of megabytes a second.
+
+Does exactly what `ml.templates.masking.mask_reference` does (a property test compares them on any bytes). At every
+position the masks are tried in the order of `ml.templates.masks.MASKS`; the look-behinds there are the `before`
+byte here. Functions return the end of what a mask claims, or -1.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+from ml.templates import masks
+
+SPACE, DIGIT, LETTER, HEX, PATH, OPENER, NAME, URL_END, CODE_GAP = 1, 2, 4, 8, 16, 32, 64, 128, 256
+ALNUM = DIGIT | LETTER
+NONE = -1
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile; keep the machine code on disk where that is possible."""
+    options: dict[str, Any] = {"nogil": True, "boundscheck": False}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder for the cache can be written
+        return numba.njit(**options)(function)
+
+
+def _classes() -> np.ndarray:
+    table = np.zeros(256, np.int32)
+    for flag, text in (
+        (SPACE, b" \t\n\r\x0b\x0c\x00"), (DIGIT, b"0123456789"), (HEX, b"0123456789abcdefABCDEF"),
+        (PATH, b"_.-+@%~#$&"), (OPENER, b" \t\n\r\x0b\x0c\x00\"'([{=,;|<:"), (NAME, b".-"),
+        (URL_END, b" \t\n\r\x0b\x0c\x00\"'<>()[]{},;|`"), (CODE_GAP, b" \t:=([#'\""),
+    ):  # fmt: skip
+        table[list(text)] |= flag
+    letters = [*range(65, 91), *range(97, 123)]
+    table[letters] |= LETTER | NAME
+    table[128:] |= LETTER
+    table[48:58] |= NAME
+    table[[*letters, *range(128, 256), *range(48, 58)]] |= PATH
+    return table
+
+
+def _packed(words: tuple[str, ...]) -> np.ndarray:
+    """Words of up to 8 letters as numbers: one compare a word."""
+    return np.array([int.from_bytes(word.encode(), "big") for word in words], np.uint64)
+
+
+def _table(words: tuple[str, ...]) -> np.ndarray:
+    rows = np.zeros((len(words), 16), np.uint8)
+    for row, word in zip(rows, words):
+        row[: len(word)] = list(word.encode())
+    return rows
+
+
+CLASS = _classes()
+NOUNS = _packed(masks.INDEX_NOUNS)
+GENERIC = _packed(masks.GENERIC_DOMAINS)
+COUNTRY = _packed(masks.COUNTRY_DOMAINS)
+CODES = _table(masks.CODE_WORDS)
+MAX_BYTES = masks.MAX_BYTES
+
+
+@_compiled
+def _is(byte, flag):  # type: ignore[no-untyped-def]
+    return (CLASS[byte] & flag) != 0
+
+
+@_compiled
+def _run(s, i, end, flag):  # type: ignore[no-untyped-def]
+    """End of the run of bytes of a class."""
+    while i < end and (CLASS[s[i]] & flag) != 0:
+        i += 1
+    return i
+
+
+@_compiled
+def _lower(byte):  # type: ignore[no-untyped-def]
+    return byte | 32 if 65 <= byte <= 90 else byte
+
+
+@_compiled
+def _pack(s, begin, end):  # type: ignore[no-untyped-def]
+    """Up to 8 bytes in lower case as one number; 0 when there are more or none."""
+    if end - begin > 8:
+        return np.uint64(0)
+    value = np.uint64(0)
+    for k in range(begin, end):
+        value = (value << np.uint64(8)) | np.uint64(_lower(s[k]))
+    return value
+
+
+@_compiled
+def _contains(words, value):  # type: ignore[no-untyped-def]
+    if value == 0:
+        return False
+    for k in range(words.shape[0]):  # noqa: SIM110
+        if words[k] == value:
+            return True
+    return False
+
+
+@_compiled
+def _quoted(s, i, begin, end):  # type: ignore[no-untyped-def]
+    """Quotes right behind `=`, `:` or `: `, with something else than letters between them."""
+    if i == begin:
+        return NONE
+    before = s[i - 1]
+    if not (before == 61 or before == 58 or (before == 32 and i - 2 >= begin and s[i - 2] == 58)):
+        return NONE
+    j, plain = i + 1, True
+    stop = min(end, i + 201)
+    while j < stop and s[j] != s[i] and s[j] != 10:
+        plain = plain and (CLASS[s[j]] & LETTER) != 0 and s[j] < 128
+        j += 1
+    return j + 1 if j < end and s[j] == s[i] and not plain else NONE
+
+
+@_compiled
+def _less_than(s, i, end):  # type: ignore[no-untyped-def]
+    j = _run(s, i + 1, end, DIGIT)
+    if j == i + 1:
+        return NONE
+    if j < end and s[j] == 32:
+        j += 1
+    k = _run(s, j, end, LETTER)
+    n = k - j
+    if n == 1 and s[j] == 115:
+        return k
+    if n == 2 and s[j] == 109 and s[j + 1] == 115:
+        return k
+    if n == 3 and s[j] == 115 and s[j + 1] == 101 and s[j + 2] == 99:
+        return k
+    return k if n == 3 and s[j] == 109 and s[j + 1] == 105 and s[j + 2] == 110 else NONE
+
+
+@_compiled
+def _path(s, i, end):  # type: ignore[no-untyped-def]
+    j = i
+    if s[j] == 126:
+        j += 1
+    elif s[j] == 46:
+        j += 2 if j + 1 < end and s[j + 1] == 46 else 1
+    if j + 1 >= end or s[j] != 47 or (CLASS[s[j + 1]] & DIGIT) != 0:
+        return NONE
+    k = _run(s, j + 1, end, PATH)
+    if k == j + 1 or k >= end or s[k] != 47:
+        return NONE
+    while k < end and (s[k] == 47 or (CLASS[s[k]] & PATH) != 0):
+        k += 1
+    return k
+
+
+@_compiled
+def _windows_path(s, i, end):  # type: ignore[no-untyped-def]
+    j = i
+    if s[j] != 92:
+        if not (i + 2 < end and s[i + 1] == 58 and s[i + 2] == 92):
+            return NONE
+        j = i + 2
+    j += 1
+    k = j
+    while k < end and (s[k] == 92 or s[k] == 63 or (CLASS[s[k]] & PATH) != 0):
+        k += 1
+    return k if k > j else NONE
+
+
+@_compiled
+def _url(s, i, end):  # type: ignore[no-untyped-def]
+    j = i
+    while j < end and s[j] < 128 and (CLASS[s[j]] & ALNUM) != 0:
+        j += 1
+    if not (j + 2 < end and s[j] == 58 and s[j + 1] == 47 and s[j + 2] == 47):
+        return NONE
+    j += 3
+    while j < end and (CLASS[s[j]] & URL_END) == 0:
+        j += 1
+    return j
+
+
+@_compiled
+def _colons(s, i, end):  # type: ignore[no-untyped-def]
+    """IPv6 and MAC addresses: a run of hexadecimal digits and colons."""
+    j, n, pair, digit = i, 0, False, False
+    while j < end and (s[j] == 58 or (CLASS[s[j]] & HEX) != 0):
+        if s[j] == 58:
+            n += 1
+            pair = pair or (j > i and s[j - 1] == 58)
+        digit = digit or (CLASS[s[j]] & DIGIT) != 0
+        j += 1
+    if not digit or not (n >= 4 or pair) or (j < end and (CLASS[s[j]] & ALNUM) != 0):
+        return NONE
+    return j
+
+
+@_compiled
+def _uuid(s, i, end):  # type: ignore[no-untyped-def]
+    if end - i < 36 or s[i + 8] != 45 or s[i + 13] != 45:
+        return NONE
+    for k in range(36):
+        if k in (8, 13, 18, 23):
+            if s[i + k] != 45:
+                return NONE
+        elif (CLASS[s[i + k]] & HEX) == 0:
+            return NONE
+    return NONE if i + 36 < end and (CLASS[s[i + 36]] & ALNUM) != 0 else i + 36
+
+
+@_compiled
+def _id(s, i, end):  # type: ignore[no-untyped-def]
+    """Hexadecimal ids of six and more, and words that change between letters and digits three times or more."""
+    j, digits, letters, changes, is_hex = i, 0, 0, 0, True
+    was_digit = (CLASS[s[i]] & DIGIT) != 0
+    while j < end:
+        kind = CLASS[s[j]]
+        if (kind & ALNUM) == 0:
+            break
+        now_digit = (kind & DIGIT) != 0
+        changes += now_digit != was_digit
+        was_digit = now_digit
+        digits += now_digit
+        letters += not now_digit
+        is_hex = is_hex and (kind & HEX) != 0
+        j += 1
+    if (is_hex and digits > 0 and letters > 0 and j - i >= 6) or changes >= 3:
+        return j
+    return NONE
+
+
+@_compiled
+def _code(s, i, end):  # type: ignore[no-untyped-def]
+    """A code word, a short gap, and the number that stays."""
+    first = _lower(s[i])
+    for row in range(CODES.shape[0]):
+        if CODES[row, 0] != first:
+            continue
+        k = 0
+        while CODES[row, k] != 0 and i + k < end and _lower(s[i + k]) == CODES[row, k]:
+            k += 1
+        if CODES[row, k] != 0:
+            continue
+        j = i + k
+        while j < end and (CLASS[s[j]] & CODE_GAP) != 0 and j - i - k < 8:
+            j += 1
+        if j == i + k:
+            continue
+        if j < end and (s[j] == 43 or s[j] == 45):
+            j += 1
+        stop = _run(s, j, end, DIGIT)
+        if stop > j:
+            return stop
+    return NONE
+
+
+@_compiled
+def _xid(s, i, end):  # type: ignore[no-untyped-def]
+    """End of the word, begin of the number, end of the number; or -1 thrice."""
+    word = i + 1 if _lower(s[i]) == 115 else i
+    if not (word + 4 < end and _lower(s[word]) == 120 and _lower(s[word + 1]) == 105 and _lower(s[word + 2]) == 100):
+        return NONE, NONE, NONE
+    j = word + 3
+    if s[j] != 32 or s[j + 1] != 40:
+        return NONE, NONE, NONE
+    k = j + 2
+    while k < end and k - j - 2 < 40 and s[k] != 40 and s[k] != 41 and s[k] != 10:
+        k += 1
+    if k == j + 2 or k + 1 >= end or s[k] != 41 or s[k + 1] != 58:
+        return NONE, NONE, NONE
+    k += 2
+    if k < end and s[k] == 32:
+        k += 1
+    stop = _run(s, k, end, DIGIT)
+    return (j, k, stop) if stop > k else (NONE, NONE, NONE)
+
+
+@_compiled
+def _host(s, i, end):  # type: ignore[no-untyped-def]
+    j, dots, last = i, 0, i
+    while j < end and (CLASS[s[j]] & NAME) != 0:
+        if s[j] == 46:
+            dots += 1
+            last = j + 1
+        j += 1
+    if dots == 0 or last == j or (j < end and s[j] >= 128):
+        return NONE
+    domain = _pack(s, last, j)
+    if _contains(GENERIC, domain) or (dots >= 2 and _contains(COUNTRY, domain)):
+        return j
+    return NONE
+
+
+@_compiled
+def _number(s, i, end):  # type: ignore[no-untyped-def]
+    j = _run(s, i, end, DIGIT)
+    while j + 1 < end and (s[j] == 46 or s[j] == 44) and (CLASS[s[j + 1]] & DIGIT) != 0:
+        j = _run(s, j + 1, end, DIGIT)
+    if j < end and (s[j] == 101 or s[j] == 69):
+        k = j + 1
+        if k < end and (s[k] == 43 or s[k] == 45):
+            k += 1
+        stop = _run(s, k, end, DIGIT)
+        if stop > k:
+            return stop
+    return j
+
+
+@_compiled
+def _glued(s, i, begin, end):  # type: ignore[no-untyped-def]
+    """Digits behind letters: masked when long, dotted or behind an index noun."""
+    j = _run(s, i, end, DIGIT)
+    k = j
+    while k + 1 < end and s[k] == 46 and (CLASS[s[k + 1]] & DIGIT) != 0:
+        k = _run(s, k + 1, end, DIGIT)
+    if j - i >= 3 or k > j:
+        return k
+    b = i
+    while b > begin and i - b < 9 and (CLASS[s[b - 1]] & LETTER) != 0:
+        b -= 1
+    return j if _contains(NOUNS, _pack(s, b, i)) else NONE
+
+
+@_compiled
+def _word_start(s, i, begin, end):  # type: ignore[no-untyped-def]
+    """The masks that may claim at the first byte of a word, in their order, before `code`."""
+    first = CLASS[s[i]]
+    before = s[i - 1] if i > begin else 32
+    if (first & LETTER) != 0 and s[i] < 128:
+        if (CLASS[before] & OPENER) != 0:
+            j = _windows_path(s, i, end)
+            if j != NONE:
+                return j
+        j = _url(s, i, end)
+        if j != NONE:
+            return j
+    if (first & HEX) != 0:
+        if before != 58 and before != 46:
+            j = _colons(s, i, end)
+            if j != NONE:
+                return j
+        j = _uuid(s, i, end)
+        if j != NONE:
+            return j
+    if s[i] == 48 and i + 2 < end and _lower(s[i + 1]) == 120 and (CLASS[s[i + 2]] & HEX) != 0:
+        return _run(s, i + 2, end, HEX)
+    return _id(s, i, end)
+
+
+@_compiled
+def _symbol(s, i, begin, end):  # type: ignore[no-untyped-def]
+    """The masks that may claim at a byte that is neither space, letter nor digit; -1 when none does."""
+    c = s[i]
+    before = s[i - 1] if i > begin else 32
+    if c == 60:
+        return _less_than(s, i, end)
+    if c == 47 or c == 126 or c == 46:
+        return _path(s, i, end) if (CLASS[before] & OPENER) != 0 else NONE
+    if c == 92:
+        return _windows_path(s, i, end) if (CLASS[before] & OPENER) != 0 else NONE
+    if c == 58:
+        is_free = before != 58 and before != 46 and (CLASS[before] & ALNUM) == 0
+        return _colons(s, i, end) if is_free else NONE
+    if c == 43 or c == 45:
+        is_sign = (CLASS[before] & ALNUM) == 0 and before != 41 and before != 93
+        if is_sign and i + 1 < end and (CLASS[s[i + 1]] & DIGIT) != 0:
+            return _number(s, i + 1, end)
+    return NONE
+
+
+@_compiled
+def _put(out, at, source, begin, end):  # type: ignore[no-untyped-def]
+    """Copy bytes, white space squeezed into single spaces; returns the new end."""
+    spaced = False
+    for k in range(begin, end):
+        if (CLASS[source[k]] & SPACE) != 0:
+            spaced = True
+            continue
+        if spaced:
+            out[at] = 32
+            at += 1
+            spaced = False
+        out[at] = source[k]
+        at += 1
+    if spaced:
+        out[at] = 32
+        at += 1
+    return at
+
+
+@_compiled
+def _wild(out, at):  # type: ignore[no-untyped-def]
+    out[at] = 60
+    out[at + 1] = 42
+    out[at + 2] = 62
+    return at + 3
+
+
+@_compiled
+def _word(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
+    """One step at a letter or digit that begins a word: (where to go on, end of the output)."""
+    j = _word_start(s, i, begin, end)
+    if j != NONE:
+        return j, _wild(out, at)
+    before = s[i - 1] if i > begin else 32
+    if (CLASS[s[i]] & LETTER) != 0:
+        a, b, j = _xid(s, i, end)
+        if j != NONE:
+            at = _wild(out, _put(out, _put(out, at, s, i, a), s, a, a + 2))
+            out[at], out[at + 1], out[at + 2] = 41, 58, 32
+            return j, _put(out, at + 3, s, b, j)
+        j = _code(s, i, end)
+        if j != NONE:
+            return j, _put(out, at, s, i, j)
+    if before != 46 and before != 45 and s[i] < 128:
+        j = _host(s, i, end)
+        if j != NONE:
+            return j, _wild(out, at)
+    if (CLASS[s[i]] & DIGIT) != 0:
+        return _number(s, i, end), _wild(out, at)
+    return NONE, at
+
+
+@_compiled
+def _step(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
+    """One step at a byte that is not white space."""
+    kind = CLASS[s[i]]
+    before = CLASS[s[i - 1]] if i > begin else SPACE
+    j = NONE
+    if (kind & ALNUM) != 0:
+        if (before & ALNUM) == 0:
+            j, at = _word(s, i, begin, end, out, at)
+            if j != NONE:
+                return j, at
+        elif (kind & DIGIT) != 0 and (before & LETTER) != 0:
+            j = _glued(s, i, begin, end)
+            if j != NONE:
+                return j, _wild(out, at)
+        out[at] = s[i]
+        i, at = i + 1, at + 1
+        while i < end and (CLASS[s[i]] & LETTER) != 0 and (CLASS[s[i - 1]] & LETTER) != 0:
+            out[at] = s[i]
+            i, at = i + 1, at + 1
+        return i, at
+    if s[i] == 34 or s[i] == 39:
+        j = _quoted(s, i, begin, end)
+        if j != NONE:
+            out[at] = s[i]
+            at = _wild(out, at + 1)
+            out[at] = s[i]
+            return j, at + 1
+    else:
+        j = _symbol(s, i, begin, end)
+        if j != NONE:
+            return j, _wild(out, at)
+    out[at] = s[i]
+    return i + 1, at + 1
+
+
+@_compiled
+def mask_into(s, begin, end, out):  # type: ignore[no-untyped-def]
+    """Mask `s[begin:end]` into `out` from its start; returns the length."""
+    end = min(end, begin + MAX_BYTES)
+    i, at, gap = begin, 0, 0
+    while i < end:
+        if (CLASS[s[i]] & SPACE) != 0:
+            gap = 10 if gap == 10 or s[i] == 10 else 32
+            i += 1
+            continue
+        if gap != 0 and at > 0:
+            out[at] = gap
+            at += 1
+        gap = 0
+        i, at = _step(s, i, begin, end, out, at)
+    while at > 0 and (out[at - 1] == 32 or out[at - 1] == 10):
+        at -= 1
+    return at
+
+
+@_compiled
+def _hash(out, n):  # type: ignore[no-untyped-def]
+    value = np.uint64(0xCBF29CE484222325)
+    for k in range(n):
+        value = (value ^ np.uint64(out[k])) * np.uint64(0x100000001B3)
+    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    value = (value ^ (value >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return np.int64(value ^ (value >> np.uint64(33)))
+
+
+def bound(n_bytes: int) -> int:
+    """Room that the masked form of `n_bytes` bytes may need."""
+    return 3 * min(n_bytes, MAX_BYTES) + 64
+
+
+@_compiled
+def keys(s, offsets):  # type: ignore[no-untyped-def]
+    """Key of each message `s[offsets[k]:offsets[k + 1]]`."""
+    n = offsets.shape[0] - 1
+    found = np.empty(n, np.int64)
+    out = np.empty(3 * MAX_BYTES + 64, np.uint8)
+    for k in range(n):
+        found[k] = _hash(out, mask_into(s, offsets[k], offsets[k + 1], out))
+    return found
+
+
+@_compiled
+def mask_all(s, offsets):  # type: ignore[no-untyped-def]
+    """Masked bytes of all messages, one behind the other, and where each ends."""
+    n = offsets.shape[0] - 1
+    ends = np.empty(n, np.int64)
+    out = np.empty(3 * (offsets[n] - offsets[0]) + 64, np.uint8)
+    at = 0
+    for k in range(n):
+        at += mask_into(s, offsets[k], offsets[k + 1], out[at:])
+        ends[k] = at
+    return out[:at], ends
+
+
+def cache_folder() -> str | None:
+    """The folder that the environment names for compiled code, for `doctor`."""
+    return os.environ.get("NUMBA_CACHE_DIR")
