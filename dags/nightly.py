@@ -42,7 +42,7 @@ COMMAND = (
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=8),
-    default_args={"owner": "fleetdiff", "retries": 1, "retry_delay": timedelta(minutes=1)},
+    default_args={"owner": "fleetdiff", "retries": 1, "retry_delay": timedelta(seconds=30)},
     params={
         "archive": Param(os.environ.get("FLEETDIFF_ARCHIVE", "/var/lib/fleetdiff/archive"), type="string"),
         "lake": Param(os.environ.get("FLEETDIFF_LAKE", "/var/lib/fleetdiff/lake"), type="string"),

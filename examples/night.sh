@@ -2,11 +2,12 @@
 # One night through the real Airflow, without a server: ARCHIVE LAKE REPORT.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-mkdir -p "$root/build" "$2" "$3"
+build=${FLEETDIFF_BUILD:-$root/build}
+mkdir -p "$build" "$2" "$3"
 archive=$(cd "$1" && pwd); lake=$(cd "$2" && pwd); report=$(cd "$3" && pwd)
-log="$root/build/night.log"
+log="$build/night.log"
 
-export AIRFLOW_HOME="$root/build/airflow" AIRFLOW__CORE__DAGS_FOLDER="$root/dags" AIRFLOW__CORE__LOAD_EXAMPLES=False
+export AIRFLOW_HOME="$build/airflow" AIRFLOW__CORE__DAGS_FOLDER="$root/dags" AIRFLOW__CORE__LOAD_EXAMPLES=False
 export FLEETDIFF_PYTHON="$root/.venv/bin/python" FLEETDIFF_ARCHIVE="$archive" FLEETDIFF_LAKE="$lake" FLEETDIFF_REPORT="$report"
 airflow="$root/.venv-airflow/bin/airflow"
 

@@ -16,7 +16,12 @@ TABLE = Table(
         Column("record_id", pa.int64(), "number of the entry on its rank"),
         Column("pg_id", pa.string(), "process group id, as recorded; may be reused after a split"),
         Column("group", pa.string(), "group's name and description"),
-        Column("group_ranks", INTEGERS, "ranks of the group from the group configuration; empty when not recorded", nullable=False),
+        Column(
+            "group_ranks",
+            INTEGERS,
+            "ranks of the group from the group configuration; empty when not recorded",
+            nullable=False,
+        ),
         Column("sequence", pa.int64(), "collective sequence number in its group, or the point-to-point one"),
         Column("is_p2p", pa.bool_(), "send or receive", nullable=False),
         Column("op", pa.string(), "operation with its back end: nccl:all_reduce"),

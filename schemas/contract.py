@@ -81,9 +81,7 @@ class Table:
     @property
     def arrow(self) -> pa.Schema:
         """The Arrow schema, with nullability and each column's meaning as metadata."""
-        return pa.schema(
-            [pa.field(c.name, c.type, nullable=c.nullable, metadata={"doc": c.doc}) for c in self.columns]
-        )
+        return pa.schema([pa.field(c.name, c.type, nullable=c.nullable, metadata={"doc": c.doc}) for c in self.columns])
 
     @property
     def names(self) -> list[str]:

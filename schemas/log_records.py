@@ -24,7 +24,12 @@ RECORD_COLUMNS = (
     Column("attempt", pa.int32(), "restart attempt, from 0", minimum=0),
     Column("stream", pa.string(), "stdout, stderr, agent or other"),
     Column("level", pa.string(), "DEBUG, INFO, WARNING, ERROR, CRITICAL; null where none is printed"),
-    Column("message", pa.string(), "text without stamp, prefix and colour; redacted; merged lines joined by newlines", nullable=False),
+    Column(
+        "message",
+        pa.string(),
+        "text without stamp, prefix and colour; redacted; merged lines joined by newlines",
+        nullable=False,
+    ),
     Column("message_key", pa.int64(), "64-bit hash of the masked message", nullable=False),
     PHASE,
     ITERATION,

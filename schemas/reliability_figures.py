@@ -11,16 +11,33 @@ TABLE = Table(
     layer=Layer.GOLD,
     row="one figure of one scope: the fleet, a job size, a cause, a code version, a week",
     columns=(
-        Column("figure", pa.string(), "which figure, snake_case with its unit: mttf_h, failures_per_node_day …", nullable=False),
+        Column(
+            "figure",
+            pa.string(),
+            "which figure, snake_case with its unit: mttf_h, failures_per_node_day …",
+            nullable=False,
+        ),
         Column("scope_kind", pa.string(), "what it is a figure of: fleet, n_gpus, cause_class, week …", nullable=False),
         Column("scope", pa.string(), "which one of these", nullable=False),
-        Column("basis", pa.string(), "measured from rows, projected from a rate, or expected from a formula", nullable=False, one_of=BASES),
+        Column(
+            "basis",
+            pa.string(),
+            "measured from rows, projected from a rate, or expected from a formula",
+            nullable=False,
+            one_of=BASES,
+        ),
         Column("value", pa.float64(), "the figure; null when there is nothing to compute it from"),
         Column("low", pa.float64(), "lower end of the 95 % interval; null when there is none"),
         Column("high", pa.float64(), "upper end of the 95 % interval; null when unbounded or when there is none"),
         Column("unit", pa.string(), "unit of value, low and high", nullable=False),
         Column("n_events", pa.int64(), "events counted (failures, jobs, intervals)", nullable=False, minimum=0),
-        Column("n_censored", pa.int64(), "runs that ended before they could fail: cancelled, time limit, pre-empted", nullable=False, minimum=0),
+        Column(
+            "n_censored",
+            pa.int64(),
+            "runs that ended before they could fail: cancelled, time limit, pre-empted",
+            nullable=False,
+            minimum=0,
+        ),
         Column("exposure", pa.float64(), "what the events are counted over", minimum=0),
         Column("exposure_unit", pa.string(), "unit of the exposure: node-days, GPU-hours, jobs …"),
         Column("is_small", pa.bool_(), "fewer than ten events: read the interval, not the value", nullable=False),
@@ -31,6 +48,10 @@ TABLE = Table(
     ),
     key=("figure", "scope_kind", "scope", "basis"),
     checks=(
-        Check("interval_holds_value", "low IS NULL OR high IS NULL OR value IS NULL OR (low <= value AND value <= high)", Severity.WARNING),
+        Check(
+            "interval_holds_value",
+            "low IS NULL OR high IS NULL OR value IS NULL OR (low <= value AND value <= high)",
+            Severity.WARNING,
+        ),
     ),
 )

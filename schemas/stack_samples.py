@@ -21,7 +21,12 @@ TABLE = Table(
         Column("thread_name", pa.string(), "thread's name"),
         Column("is_active", pa.bool_(), "running on a processor when sampled"),
         Column("has_gil", pa.bool_(), "held Python's global lock when sampled"),
-        Column("frames", STRINGS, "`function (file:line)`, outermost first; arguments and locals are never kept", nullable=False),
+        Column(
+            "frames",
+            STRINGS,
+            "`function (file:line)`, outermost first; arguments and locals are never kept",
+            nullable=False,
+        ),
         FILE,
     ),
     key=("job_id", "file", "pid", "thread_id", "sampled_at"),

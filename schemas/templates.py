@@ -39,4 +39,3 @@ TABLE = Table(
     ),
     key=("template_id",),
 )
-

@@ -42,7 +42,5 @@ TABLE = Table(
     ),
     key=("job_id",),
     replaced_by="job_id",
-    checks=(
-        Check("ends_after_it_starts", "ended_at IS NULL OR started_at IS NULL OR ended_at >= started_at", Severity.WARNING),
-    ),
+    checks=(Check("ends_after_it_starts", "ended_at IS NULL OR started_at IS NULL OR ended_at >= started_at", Severity.WARNING),),
 )

@@ -50,7 +50,7 @@ def spark() -> Iterator[SparkSession]:
     started.stop()
 
 
-@pytest.fixture()
+@pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> object:
     """An empty lake of its own for each test."""
     from jobs.core.lake import create_missing

@@ -32,9 +32,7 @@ class LazyCommands(click.Group):
             return found
         return self._stage(module)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Where a tool on bare files and a stage share a name, `--lake` asks for the stage."""
         name = args[0].replace("-", "_")
         if name in SHARED_NAMES and any(arg.split("=")[0] == "--lake" for arg in args):

@@ -51,15 +51,11 @@ def _options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def _run(
-    chosen: list[Stage], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool
-) -> None:
+def _run(chosen: list[Stage], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool) -> None:
     missing = [each.name for each in chosen if each.needs_archive and archive is None]
     if missing:
         raise UsageError(f"{', '.join(missing)}: give the folder of the finished jobs with --archive")
-    run_in_session(
-        chosen, lake, archive=archive, report=report or f"{lake}/report", as_of=parse_time(as_of), refresh=refresh
-    )
+    run_in_session(chosen, lake, archive=archive, report=report or f"{lake}/report", as_of=parse_time(as_of), refresh=refresh)
 
 
 def stage_command(name: str) -> click.Command:
@@ -77,8 +73,6 @@ def stage_command(name: str) -> click.Command:
 @click.command(name="stages")
 @click.argument("names", nargs=-1, required=True, type=click.Choice([each.name for each in STAGES]))
 @_options
-def command(
-    names: tuple[str, ...], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool
-) -> None:
+def command(names: tuple[str, ...], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool) -> None:
     """Run several stages in one Spark session: what one task of the DAG does."""
     _run([stage(name) for name in names], lake, archive, report, as_of, refresh)

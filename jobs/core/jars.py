@@ -1,7 +1,7 @@
 """Set-up: resolves the Delta jars once, so that a session starts in seconds and without a network.
 
-    python -m jobs.core.jars            resolve what is missing
-    python -m jobs.core.jars --classes  archive the loaded classes too (class-data sharing: halves a session's start)
+python -m jobs.core.jars            resolve what is missing
+python -m jobs.core.jars --classes  archive the loaded classes too (class-data sharing: halves a session's start)
 """
 
 from __future__ import annotations
@@ -45,14 +45,12 @@ def resolve() -> list[Path]:
     with tempfile.TemporaryDirectory() as scratch:
         settings = Path(scratch, "ivysettings.xml")
         settings.write_text(IVY_SETTINGS)
-        command = [
-            pyspark_home() / "bin" / "spark-submit", "--packages", COORDINATE,
-            "--conf", f"spark.jars.ivySettings={settings}", "--conf", f"spark.jars.ivy={scratch}/ivy",
-            "--class", "org.apache.spark.deploy.SparkSubmit", "--version",
-        ]  # fmt: skip
         script = Path(scratch, "nothing.py")
         script.write_text("")
-        command = [*command[:-3], script]
+        command = [
+            str(pyspark_home() / "bin" / "spark-submit"), "--packages", COORDINATE,
+            "--conf", f"spark.jars.ivySettings={settings}", "--conf", f"spark.jars.ivy={scratch}/ivy", str(script),
+        ]  # fmt: skip
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         fetched = sorted(Path(scratch, "ivy", "jars").glob("*.jar"))

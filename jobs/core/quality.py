@@ -102,8 +102,7 @@ def judge(suite: str, rules: list[Rule], counts: list[int]) -> list[dict[str, An
     n_rows, broken = counts[0], counts[1:]
     summary = pd.DataFrame({rule.name: [n] for rule, n in zip(rules, broken, strict=True)})
     expectations = [
-        gx.expectations.ExpectColumnMaxToBeBetween(column=rule.name, max_value=0, severity=rule.severity.value)
-        for rule in rules
+        gx.expectations.ExpectColumnMaxToBeBetween(column=rule.name, max_value=0, severity=rule.severity.value) for rule in rules
     ]
     batch = _context().get_batch(batch_parameters={"dataframe": summary})
     result = batch.validate(gx.ExpectationSuite(name=suite, expectations=expectations))

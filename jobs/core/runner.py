@@ -94,12 +94,26 @@ def run_stage(stage: Stage, lake: Lake, *, refresh: bool = False, say: Callable[
     definition = definition_of(stage, settings)
     last = progress.last(lake.root, stage.name)
     inputs = {name: version(lake.root, name) for name in stage.reads}
-    if not stage.needs_archive and not refresh and stage.writes and last and last.inputs == inputs and last.definition == definition:
+    if (
+        not stage.needs_archive
+        and not refresh
+        and stage.writes
+        and last
+        and last.inputs == inputs
+        and last.definition == definition
+    ):
         return Ran(stage.name, time.monotonic() - began, True)
     fresh = refresh or last is None or last.definition != definition
     batch, pending = progress.pending_jobs(lake.root, 0 if fresh or last is None else last.ingest_batch)
     context = StageContext(
-        stage, lake, None if fresh else pending, batch, given.get("as_of"), given.get("archive"), given.get("report"), settings
+        stage,
+        lake,
+        None if fresh else pending,
+        batch,
+        given.get("as_of"),
+        given.get("archive"),
+        given.get("report"),
+        settings,
     )
     if say:
         say(f"{stage.name}: {stage.summary}")

@@ -44,7 +44,13 @@ def java_options() -> str:
     """
     if "FLEETDIFF_JAVA_OPTIONS" in os.environ:
         return os.environ["FLEETDIFF_JAVA_OPTIONS"]
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xss4m", "-Duser.timezone=UTC", "-Djava.net.preferIPv4Stack=true"]
+    options = [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-Xss4m",
+        "-Duser.timezone=UTC",
+        "-Djava.net.preferIPv4Stack=true",
+    ]
     archive = jar_folder() / "classes.jsa"
     if archive.exists():
         options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]

@@ -133,7 +133,5 @@ def upstream(task: str) -> list[str]:
     """The tasks whose tables a task reads, in order."""
     reads = {table for each in tasks()[task] for table in each.reads}
     return [
-        name
-        for name, members in tasks().items()
-        if name != task and reads & {table for each in members for table in each.writes}
+        name for name, members in tasks().items() if name != task and reads & {table for each in members for table in each.writes}
     ]

@@ -1,8 +1,8 @@
 """The lake: every Delta table that Spark reads and writes, by its contract.
 
-    >>> lake = Lake(spark, "/data/lake")          # doctest: +SKIP
-    >>> lake.read("ranks").show()                 # doctest: +SKIP
-    >>> lake.write("ranks", rows, jobs=["job-1"]) # doctest: +SKIP
+>>> lake = Lake(spark, "/data/lake")          # doctest: +SKIP
+>>> lake.read("ranks").show()                 # doctest: +SKIP
+>>> lake.write("ranks", rows, jobs=["job-1"]) # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jobs.core.lake import arrow_schema, create_missing, table_path, version
 from jobs.core.quality import validate
 from schemas import tables
 from schemas.contract import Table, discrepancies
+
 
 def spark_schema(table: Table) -> StructType:
     """The contract as a Spark schema, nullable throughout."""
