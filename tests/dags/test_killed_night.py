@@ -1,0 +1,76 @@
+"""A night that was killed in the middle of a stage and run again ends in the tables of an undisturbed one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jobs.core import lake as rows_of
+from jobs.core.stages import STAGES
+from schemas import tables
+
+pytestmark = pytest.mark.spark
+
+# Which run wrote a row, and how many runs there were, may differ; nothing else may.
+OF_THE_RUN = {"stage_progress"}
+
+
+@pytest.fixture(scope="module")
+def archive(examples, tmp_path_factory):
+    """Two example jobs: one success, one whose rank was killed."""
+    folder = tmp_path_factory.mktemp("archive")
+    for job in ("job-7107", "job-7142"):
+        shutil.copytree(examples / "archive" / job, folder / job)
+    return folder
+
+
+def night(archive, lake, stages):
+    """The stages in a process (and a JVM) of their own, in a process group that can be killed whole."""
+    command = [sys.executable, "-m", "jobs", "stages", *stages, "--archive", str(archive), "--lake", str(lake)]
+    environment = {**os.environ, "FLEETDIFF_DRIVER_MEMORY": "2g"}
+    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def finish(process):
+    _, said = process.communicate(timeout=400)
+    assert process.returncode == 0, said[-2000:]
+
+
+def contents(lake, name):
+    """Rows of a table as comparable text, in any order; maps and lists as they are."""
+    rows = rows_of.rows(lake, name).to_pylist()
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+def staged_files(lake, table):
+    return list((lake / str(tables()[table].layer) / table).rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("killed_in", ["ingest", "templates"])
+def test_a_killed_stage_run_again_ends_as_if_it_had_never_been_killed(archive, tmp_path, killed_in):
+    stages = [stage.name for stage in STAGES[: [s.name for s in STAGES].index("baselines")]]
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    finish(night(archive, undisturbed, stages))
+
+    # The first table of the stage has its files, the last one is not there yet: the stage is in its middle.
+    first_table = {"ingest": "log_records", "templates": "log_events"}[killed_in]
+    process = night(archive, disturbed, stages)
+    deadline = time.monotonic() + 300
+    while not staged_files(disturbed, first_table) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.poll() is None, "the stage ended before it could be killed"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    done = rows_of.rows(disturbed, "stage_progress")["stage"].to_pylist()
+    assert killed_in not in done
+
+    finish(night(archive, disturbed, stages))
+    written = {name for stage in STAGES if stage.name in stages for name in stage.writes} - OF_THE_RUN
+    for name in sorted(written):
+        assert contents(disturbed, name) == contents(undisturbed, name), name
