@@ -1,0 +1,1 @@
+"""Collectives: who came, who did not, and whom the others wait for."""
