@@ -1,0 +1,1 @@
+"""Stage `baselines`: the successful jobs whose configuration matches."""

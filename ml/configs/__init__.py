@@ -1,0 +1,1 @@
+"""Configurations of training jobs: read, normalised, compared, and put into words."""
