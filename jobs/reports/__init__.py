@@ -1,0 +1,1 @@
+"""Static pages: the night, a page a job, machines, failure families, reliability, the library, data quality."""
