@@ -92,7 +92,7 @@ class Verdict:
 def judge(entries: Entries) -> Verdict:
     """Match all entries and say who holds up whom.
 
-    `collectives` come with the first open one of each group in front, the smallest sequence first within a group.
+    `collectives` come with each group's first ones in front, the smallest sequence first within a group.
     """
     buffers = Buffers(entries)
     found = {(one.group, one.sequence): one for one in matched(buffers)}
@@ -111,15 +111,15 @@ def judge(entries: Entries) -> Verdict:
 
 
 def _in_order(found: Mapping[tuple[Group, int], Matched]) -> tuple[Matched, ...]:
-    """The first open collective of every group in front, those that lack ranks before the others."""
-    depth: dict[Group, int] = {}
+    """Every group's first collective that lacks a rank in front, then its first open one, and so on down the sequences."""
+    depth: dict[tuple[Group, bool], int] = {}
     keyed = []
     for (group, sequence), one in sorted(found.items()):
-        place = depth.get(group, 0) if one.present else 1 << 30
+        is_complete = not (one.missing or one.undumped)
+        place = depth.get((group, is_complete), 0) if one.present else 1 << 30
         if one.present:
-            depth[group] = place + 1
-        lacks = not (one.missing or one.undumped)
-        keyed.append(((place, lacks, one.created_us, group, sequence), one))
+            depth[group, is_complete] = place + 1
+        keyed.append(((place, is_complete, one.created_us, group, sequence), one))
     return tuple(one for _, one in sorted(keyed, key=lambda pair: pair[0])[:MAX_COLLECTIVES])
 
 

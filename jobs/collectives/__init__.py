@@ -1,0 +1,1 @@
+"""Collectives: flight-recorder dumps matched across ranks."""

@@ -1,0 +1,175 @@
+"""Flight-recorder dumps of a bare folder, without a lake: the quickest way from files to entries."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.adapters.base import Problem
+from jobs.adapters.flight_recorder import ADAPTERS
+from jobs.adapters.flight_recorder_dump import Dump, document_in, dump_of, group_of, rank_and_host
+from jobs.adapters.stacks_samples import frame, plain
+from jobs.core.errors import NotFoundError, UsageError
+from ml.collectives.builder import EntriesBuilder
+from ml.collectives.entries import Entries
+
+SURE = 0.5
+MAX_FILES = 200_000
+PARALLEL_FROM = 256
+_HEAD = 1 << 16
+
+
+@dataclass
+class Found:
+    """What the files of a folder gave: entries in the making, the file of each rank, and what could not be used."""
+
+    builder: EntriesBuilder = field(default_factory=EntriesBuilder)
+    file_of: dict[int, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_folder(folder: Path) -> tuple[Entries, list[str]]:
+    """Entries of all dumps below a folder, and the problems in one sentence each.
+
+    Raises NotFoundError when the folder does not exist or holds no dump, UsageError when it is a file.
+    """
+    if not folder.exists():
+        raise NotFoundError(f"{folder}: no such folder; name the folder that holds the ranks' dumps")
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: a file, not a folder; name the folder that holds the ranks' dumps")
+    files = list(dump_files(folder))
+    found = _read_all(folder, files)
+    if not found.builder.dumped and not found.problems:
+        raise NotFoundError(f"{folder}: no flight-recorder dump in it; dumps are pickles or JSON, one a rank, named …_RANK")
+    entries = found.builder.entries()
+    absent = [rank for rank in entries.known_ranks if rank not in entries.dumped]
+    if absent:
+        listed = ", ".join(map(str, absent[:20])) + (" …" if len(absent) > 20 else "")
+        found.problems.append(f"{len(absent)} of {len(entries.known_ranks)} ranks left no readable dump: {listed}")
+    return entries, found.problems
+
+
+def dump_files(folder: Path) -> Iterator[Path]:
+    """Files below a folder that look like dumps, in order of their path. Links are not followed."""
+    n_seen = 0
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(root) / name
+            n_seen += 1
+            if n_seen > MAX_FILES:
+                return
+            if path.is_symlink() or not path.is_file():
+                continue
+            with path.open("rb") as stream:
+                head = stream.read(_HEAD)
+            if ADAPTERS[0].sniff(name, head) >= SURE or (not head and rank_and_host(name)[0] is not None):
+                yield path
+
+
+def _read_all(folder: Path, files: Sequence[Path]) -> Found:
+    n_workers = min(os.cpu_count() or 1, 8)
+    if len(files) < PARALLEL_FROM or n_workers < 2:
+        return _read(str(folder), files)
+    size = max(1, math.ceil(len(files) / (4 * n_workers)))
+    chunks = [files[i : i + size] for i in range(0, len(files), size)]
+    whole = Found()
+    with ProcessPoolExecutor(n_workers) as pool:
+        for part in pool.map(_read, [str(folder)] * len(chunks), chunks):
+            for rank in sorted(part.file_of.keys() & whole.file_of.keys()):
+                whole.problems.append(f"{part.file_of[rank]}: rank {rank} has a second dump; both were used")
+            whole.builder.merge(part.builder)
+            whole.file_of |= part.file_of
+            whole.problems += part.problems
+    return whole
+
+
+def _read(folder: str, files: Sequence[Path]) -> Found:
+    found = Found()
+    for path in files:
+        name = str(path.relative_to(folder))
+        with path.open("rb") as stream:
+            document = document_in(stream)
+        dump = document if isinstance(document, Problem) else dump_of(document)
+        rank, _ = rank_and_host(path.name)
+        if isinstance(dump, Problem):
+            found.problems.append(f"{name}: {dump.reason}: {dump.detail}")
+        elif rank is None:
+            found.problems.append(f"{name}: no rank in its name; name dumps …_RANK")
+        elif rank in found.file_of:
+            found.problems.append(f"{name}: rank {rank} has a dump already in {found.file_of[rank]}; this one is left out")
+        else:
+            found.file_of[rank] = name
+            _add(found, rank, dump)
+            if not dump.groups:
+                found.problems.append(
+                    f"{name}: version {dump.version or '?'} without group configuration; ranks that left no dump are not known"
+                )
+    return found
+
+
+def _add(found: Found, rank: int, dump: Dump) -> None:
+    labels = {name: group.label for name, group in dump.groups.items()}
+    status = {
+        labels[name]: (_whole(told.get("last_enqueued_collective")), _whole(told.get("last_completed_collective")))
+        for name, told in dump.status.items()
+        if name in labels
+    }
+    ranks = {group.label: group.ranks for group in dump.groups.values()}
+    found.builder.add(rank, columns_of(dump, labels), ranks, status)
+
+
+def columns_of(dump: Dump, labels: dict[str, str]) -> dict[str, list[Any]]:
+    """The entries of a dump as columns of plain numbers and text, as the builder takes them."""
+    entries = dump.entries
+    is_p2p = [e.get("is_p2p") is True for e in entries]
+    return {
+        "group": [_label(e, labels) for e in entries],
+        "op": [e["profiling_name"][:256] if isinstance(e.get("profiling_name"), str) else "" for e in entries],
+        "shape": [repr(e.get("input_sizes"))[:512] for e in entries],
+        "dtype": [repr(e.get("input_dtypes"))[:256] for e in entries],
+        "frame": [_top(e.get("frames")) for e in entries],
+        "state": [e.get("state") for e in entries],
+        "sequence": [_sequence(e, p2p) for e, p2p in zip(entries, is_p2p)],
+        "is_p2p": is_p2p,
+        "order": [_whole(e.get("record_id"), number) for number, e in enumerate(entries)],
+        "created_us": [_whole(e.get("time_created_ns")) // 1000 for e in entries],
+        "duration_ms": [_real(e.get("duration_ms")) for e in entries],
+    }
+
+
+def _label(entry: Any, labels: dict[str, str]) -> str:
+    name, description = group_of(entry)
+    return labels.get(name) or f"{name} {description}".strip()
+
+
+def _sequence(entry: Any, is_p2p: bool) -> int:
+    value = _whole(entry.get("p2p_seq_id" if is_p2p else "collective_seq_id"))
+    return _whole(entry.get("seq_id")) if value < 0 else value
+
+
+def _top(frames: Any) -> str:
+    """Where the user's code called: the innermost frame outside of the framework, else the innermost."""
+    if not isinstance(frames, list) or not frames:
+        return ""
+    inner = [f for f in frames if isinstance(f, dict)]
+    own = [
+        f
+        for f in inner
+        if "torch/distributed" not in str(f.get("filename")) and "site-packages/torch" not in str(f.get("filename"))
+    ]
+    chosen = (own or inner or [{}])[0]
+    return frame(plain(chosen.get("name")), plain(chosen.get("filename")), chosen.get("line"))
+
+
+def _whole(value: Any, default: int = -1) -> int:
+    return value if type(value) is int and -1 <= value < 1 << 62 else default
+
+
+def _real(value: Any) -> float:
+    return float(value) if isinstance(value, (int, float)) else math.nan
