@@ -8,18 +8,18 @@ from schemas.contract import INTEGERS, STRINGS, TIMESTAMP, Column, Layer, Table
 TABLE = Table(
     name="collectives",
     layer=Layer.SILVER,
-    row="one entry of one rank's flight recorder",
+    row="one entry of one rank's flight recorder, or one of its groups with how far the rank came in it",
     columns=(
         JOB_ID,
         NODE,
         Column("rank", pa.int32(), "global rank", nullable=False, minimum=0),
-        Column("record_id", pa.int64(), "number of the entry on its rank"),
+        Column("record_id", pa.int64(), "number of the entry on its rank; negative for a row about a group"),
         Column("pg_id", pa.string(), "process group id, as recorded; may be reused after a split"),
         Column("group", pa.string(), "group's name and description"),
         Column(
             "group_ranks",
             INTEGERS,
-            "ranks of the group from the group configuration; empty when not recorded",
+            "ranks of the group, on the rows about groups only; empty when not recorded",
             nullable=False,
         ),
         Column("sequence", pa.int64(), "collective sequence number in its group, or the point-to-point one"),

@@ -1,7 +1,8 @@
 """PyTorch flight-recorder dumps, pickled or JSON: the collectives that one rank enqueued, started and completed.
 
 A dump gives a row an entry, and a row a process group that says how far its rank had come in it: a rank that has
-nothing in its buffer still says so. Group rows have no `op`, and negative record ids.
+nothing in its buffer still says so. Group rows have no `op` and negative record ids; they alone carry the group's ranks,
+which would weigh too much on every entry.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _entry_row(entry: Mapping[str, Any], number: int, dump: Dump) -> dict[str, A
         "record_id": number if record is None else record,
         "pg_id": plain(entry.get("pg_id")) or None,
         "group": group.label,
-        "group_ranks": list(group.ranks),
+        "group_ranks": [],
         "sequence": _whole(entry.get("seq_id")) if sequence is None else sequence,
         "is_p2p": is_p2p,
         "op": op or None,
