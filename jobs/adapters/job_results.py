@@ -1,0 +1,191 @@
+"""The tables of one job from what its files gave: completed times and iterations, the job itself, its ledger."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jobs.adapters import clocks
+from jobs.adapters.completion import Completion
+from jobs.adapters.job_facts import JobFacts, coverage_of, gather
+from jobs.adapters.job_reader import FileReport, JobRead, sample_text, with_message_keys
+from jobs.adapters.job_tables import staging_schema
+from jobs.adapters.redaction import redact_column
+from schemas import tables
+
+EVENT_TABLES = ("log_records", "iterations", "stack_samples", "operations", "collectives", "node_events")
+TIME_COLUMNS = {
+    "log_records": ("occurred_at",), "iterations": ("occurred_at",), "stack_samples": ("sampled_at",), "node_events": ("occurred_at",),
+    "collectives": ("created_at", "started_at", "completed_at"), "operations": ("started_us",),
+}  # fmt: skip
+Result = tuple[str, pa.Schema, Iterator[pa.RecordBatch]]
+
+
+def schema_of(name: str) -> pa.Schema:
+    """Columns of a table as ingest stages them: the contract's, without the ingest's number."""
+    return pa.schema([pa.field(c.name, c.type) for c in tables()[name].columns if c.name != "ingest_batch"])
+
+
+def results(done: JobRead) -> Iterator[Result]:
+    """Every table of a job: name, columns, batches. `ingested_files` comes last and `training_jobs` just before it."""
+    found = clocks.offsets(_shared_events(done))
+    shifts = clocks.corrections(found)
+    facts = gather(done, shifts)
+    completion = Completion(facts, {report.path: report.tally.last_at for report in done.reports}, {r.path: r.modified_at for r in done.reports})
+    for name in EVENT_TABLES:
+        yield name, schema_of(name), _event_batches(done, name, completion, shifts)
+    yield "machine_metrics", schema_of("machine_metrics"), iter(_metrics(done, shifts))
+    yield "clock_offsets", schema_of("clock_offsets"), iter(_one("clock_offsets", [
+        {"job_id": done.job.job_id, "node": o.node, "offset_s": o.offset_s, "spread_s": o.spread_s, "n_shared_events": o.n_shared} for o in found
+    ]))  # fmt: skip
+    yield "ranks", schema_of("ranks"), iter(_redacted("ranks", facts.ranks))
+    yield "quarantine", schema_of("quarantine"), iter(_one("quarantine", list(_quarantine(done))))
+    yield "training_jobs", schema_of("training_jobs"), iter(_redacted("training_jobs", [_job_row(done, facts)]))
+    yield "ingested_files", schema_of("ingested_files"), iter(_one("ingested_files", [_ledger(done.job.job_id, r) for r in done.reports]))
+
+
+def _one(name: str, rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
+    return pa.Table.from_pylist(rows, schema=schema_of(name)).to_batches() if rows else []
+
+
+def _redacted(name: str, rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
+    from collections import Counter
+
+    counts: Counter[str] = Counter()
+    return [
+        pa.RecordBatch.from_arrays([redact_column(column, counts) for column in batch.columns], schema=batch.schema)
+        for batch in _one(name, rows)
+    ]
+
+
+def _shared_events(done: JobRead) -> Iterator[tuple[object, str, float]]:
+    """What several nodes saw at once: the ends of a step's collectives, and iteration lines."""
+    for batch in done.rows.batches("iterations"):
+        keep = pc.and_(pc.is_valid(batch["node"]), pc.is_valid(batch["occurred_at"]))
+        part = batch.filter(keep)
+        times = part["occurred_at"].cast(pa.int64()).to_pylist()
+        yield from ((("iteration", i), n, t / 1e6) for i, n, t in zip(part["iteration"].to_pylist(), part["node"].to_pylist(), times))
+    nodes = {p.rank: p.node for p in done.record.placements}
+    n_left = 400_000
+    for batch in done.rows.batches("operations"):
+        part = batch.filter(pc.and_(pc.equal(batch["kind"], "collective"), pc.is_valid(batch["started_us"])))
+        ends = pc.add(part["started_us"].cast(pa.float64()), part["duration_us"]).to_pylist()
+        for step, name, group, rank, node, end in zip(*(part[c].to_pylist() for c in ("step", "name", "group", "rank", "node")), ends):
+            place = node or nodes.get(rank)
+            if place and step is not None and n_left > 0:
+                n_left -= 1
+                yield (("operation", step, name, group), place, end / 1e6)
+    for batch in done.rows.batches("collectives"):
+        part = batch.filter(pc.and_(pc.is_valid(batch["completed_at"]), pc.invert(batch["is_p2p"])))
+        times = part["completed_at"].cast(pa.int64()).to_pylist()
+        for group, sequence, rank, node, at in zip(*(part[c].to_pylist() for c in ("group", "sequence", "rank", "node")), times):
+            place = node or nodes.get(rank)
+            if place and sequence is not None:
+                yield (("collective", group, sequence), place, at / 1e6)
+
+
+def _event_batches(done: JobRead, name: str, completion: Completion, shifts: dict[str, int]) -> Iterator[pa.RecordBatch]:
+    schema = schema_of(name)
+    for batch in done.rows.batches(name):
+        batch = _shifted(batch, TIME_COLUMNS[name], shifts) if shifts else batch
+        if name == "log_records":
+            batch = with_message_keys(completion.completed(batch))
+        elif "node" in batch.schema.names and "rank" in batch.schema.names:
+            batch = completion.placed(batch)
+        yield batch.select(schema.names) if batch.schema.names != schema.names else batch
+
+
+def _shifted(batch: pa.RecordBatch, columns: tuple[str, ...], shifts: dict[str, int]) -> pa.RecordBatch:
+    """Stamps of nodes with a clock that is off, put right."""
+    nodes = batch["node"].to_pylist()
+    if not any(node in shifts for node in nodes):
+        return batch
+    amount = pa.array([shifts.get(node, 0) for node in nodes], pa.int64())
+    for name in columns:
+        at = batch.schema.get_field_index(name)
+        kind = batch.schema.field(at).type
+        batch = batch.set_column(at, batch.schema.field(at), pc.subtract(batch.column(at).cast(pa.int64()), amount).cast(kind))
+    return batch
+
+
+def _metrics(done: JobRead, shifts: dict[str, int]) -> list[pa.RecordBatch]:
+    """Samples on the job's grid, and rows that came gridded."""
+    given = list(done.rows.batches("machine_metrics"))
+    samples = done.rows.table("metric_samples")
+    gridded: list[pa.RecordBatch] = []
+    if len(samples):
+        from ml.machines.grid import to_grid
+
+        if shifts:
+            at = samples.schema.get_field_index("at_us")
+            amount = pa.array([shifts.get(node, 0) for node in samples["node"].to_pylist()], pa.int64())
+            samples = samples.set_column(at, "at_us", pc.subtract(samples["at_us"], amount))
+        grid = to_grid(samples)
+        columns = {name: grid[name] for name in grid.column_names}
+        columns["job_id"] = pa.repeat(pa.scalar(done.job.job_id), len(grid))
+        columns["file"] = pa.nulls(len(grid), pa.string())
+        schema = schema_of("machine_metrics")
+        gridded = pa.table([columns[name] for name in schema.names], schema=schema).to_batches()
+    return [batch.select(schema_of("machine_metrics").names) for batch in given] + gridded
+
+
+def _quarantine(done: JobRead) -> Iterator[dict[str, Any]]:
+    for report in done.reports:
+        merged: dict[tuple[str, int], dict[str, Any]] = {}
+        for problem in report.problems:
+            key = (problem.reason, max(problem.offset, 0))
+            if key in merged:
+                merged[key]["n_records"] += problem.n_records
+                continue
+            merged[key] = {
+                "job_id": done.job.job_id, "path": report.path, "reason": problem.reason, "offset": key[1], "n_records": problem.n_records,
+                "detail": sample_text(problem.detail.encode()[:400])[:400] or None, "sample": sample_text(problem.sample) or None,
+            }  # fmt: skip
+        yield from merged.values()
+
+
+def _ledger(job_id: str, report: FileReport) -> dict[str, Any]:
+    tally = report.tally
+    n_kept = report.n_read - report.n_quarantined
+    return {
+        "job_id": job_id, "path": report.path, "sha256": report.sha256, "size_bytes": report.size_bytes, "modified_at": report.modified_at,
+        "adapter": report.adapter, "adapter_version": report.adapter_version, "confidence": report.confidence, "state": report.state,
+        "alias_of": report.alias_of, "n_read": report.n_read, "n_kept": n_kept, "n_quarantined": report.n_quarantined,
+        "n_understood": min(tally.n_understood, n_kept), "first_at": tally.first_at, "last_at": tally.last_at, "encoding": tally.encoding,
+        "flags": sorted(report.flags), "redactions": sorted(report.redactions.items()),
+    }  # fmt: skip
+
+
+def job_hash(reports: list[FileReport]) -> str:
+    """Hash of all files' paths and contents: the same files give the same hash, in whatever order they are listed."""
+    digest = hashlib.sha256()
+    for report in sorted(reports, key=lambda r: r.path):
+        if "!" not in report.path:
+            digest.update(f"{report.path}\0{report.sha256}\n".encode())
+    return digest.hexdigest()
+
+
+def _job_row(done: JobRead, facts: JobFacts) -> dict[str, Any]:
+    record, job = done.record, done.job
+    started: datetime | None = facts.started_at
+    return {
+        "job_id": job.job_id, "name": record.name, "user": record.user, "cluster": record.cluster, "partition": record.partition,
+        "state": facts.state, "exit_code": record.exit_code, "node_exit_codes": list(record.node_exit_codes.items()),
+        "submitted_at": record.submitted_at, "started_at": started, "ended_at": facts.ended_at, "nodes": facts.nodes,
+        "n_nodes": len(facts.nodes) or None, "world_size": facts.world_size, "n_gpus": record.n_gpus, "lineage_id": record.lineage_id,
+        "attempt": record.attempt, "config": list(facts.config.items()), "coverage": list(coverage_of(done, facts).items()),
+        "flags": sorted(facts.flags), "notes": facts.notes, "archive_path": job.root or None, "job_hash": job_hash(done.reports),
+    }  # fmt: skip
+
+
+def job_tables() -> tuple[str, ...]:
+    """Every table that a job's files can give rows to, the ledger last."""
+    return (*EVENT_TABLES, "machine_metrics", "clock_offsets", "ranks", "quarantine", "training_jobs", "ingested_files")
+
+
+__all__ = ["job_tables", "results", "schema_of", "staging_schema"]

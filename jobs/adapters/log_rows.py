@@ -1,0 +1,106 @@
+"""Columns of log events of one file, filled line by line, dated at the end of a block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from jobs.adapters.base import Rows
+from jobs.adapters.facts import Progress
+from jobs.adapters.headers import Header
+
+COLUMNS = (
+    "line", "byte_offset", "n_lines", "occurred_at", "time_source", "time_uncertainty_s", "node", "rank", "local_rank", "role", "level",
+    "message", "phase", "iteration", "waited_s",
+)  # fmt: skip
+
+
+@dataclass
+class RecordColumns:
+    """`log_records` of one block. Times are microseconds; null ones are filled from their neighbours by `dated`."""
+
+    line: list[int] = field(default_factory=list)
+    byte_offset: list[int] = field(default_factory=list)
+    n_lines: list[int] = field(default_factory=list)
+    at_us: list[int] = field(default_factory=list)
+    precision_s: list[float] = field(default_factory=list)
+    node: list[str | None] = field(default_factory=list)
+    rank: list[int | None] = field(default_factory=list)
+    local_rank: list[int | None] = field(default_factory=list)
+    role: list[str | None] = field(default_factory=list)
+    level: list[str | None] = field(default_factory=list)
+    message: list[str] = field(default_factory=list)
+    phase: list[str] = field(default_factory=list)
+    iteration: list[int | None] = field(default_factory=list)
+    waited_s: list[float | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def rows(self, last_us: int, source: str, in_file: dict[str, Any]) -> tuple[Rows, int]:
+        """The block as rows, events without a stamp dated by the one before; and the last stamp seen."""
+        at, spread, sources, last = dated(self.at_us, self.precision_s, last_us, source)
+        columns: dict[str, Any] = {
+            "line": self.line, "byte_offset": self.byte_offset, "n_lines": self.n_lines, "occurred_at": at, "time_source": sources,
+            "time_uncertainty_s": spread, "node": self.node, "rank": self.rank, "local_rank": self.local_rank, "role": self.role,
+            "level": self.level, "message": self.message, "phase": self.phase, "iteration": self.iteration, "waited_s": self.waited_s,
+        }  # fmt: skip
+        columns.update({name: [value] * len(self) for name, value in in_file.items()})
+        return Rows("log_records", columns), last
+
+
+def dated(at_us: list[int], precision_s: list[float], last_us: int, source: str) -> tuple[list[Any], list[Any], list[Any], int]:
+    """Times, their uncertainty in seconds and their source; a time of -1 is none and takes the stamp before it.
+
+    Between two stamps the uncertainty is the time between them. After the last one it is unknown here (null).
+    """
+    at = np.array(at_us, np.int64)
+    is_own = at >= 0
+    if is_own.all():
+        return at_us, precision_s, [source] * len(at_us), at_us[-1] if at_us else last_us
+    index = np.where(is_own, np.arange(len(at)), -1)
+    before = np.maximum.accumulate(index)
+    filled = np.where(before >= 0, at[before], last_us)
+    after_index = np.where(is_own, np.arange(len(at)), len(at))
+    after = np.minimum.accumulate(after_index[::-1])[::-1]
+    following = np.where(after < len(at), at[np.minimum(after, len(at) - 1)], -1)
+    leading = (filled < 0) & (following >= 0)
+    spread = np.where(is_own, precision_s, np.where((following >= 0) & (filled >= 0), np.maximum(following - filled, 0) / 1e6, np.nan))
+    filled = np.where(leading, following, filled)
+    times = [None if value < 0 else int(value) for value in filled]
+    spreads = [None if np.isnan(value) else float(value) for value in spread]
+    sources = [source if own else ("interpolated" if value >= 0 else None) for own, value in zip(is_own, filled)]
+    last = int(at[before[-1]]) if before[-1] >= 0 else last_us
+    return times, spreads, sources, last
+
+
+@dataclass
+class IterationColumns:
+    """`iterations` of one block."""
+
+    columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _ITERATION_COLUMNS})
+
+    def __len__(self) -> int:
+        return len(self.columns["iteration"])
+
+    def add(self, progress: Progress, line: int, header: Header, at_us: int | None, rank: int | None, node: str | None) -> None:
+        """One iteration line."""
+        skipped = progress.first(SKIPPED_NAMES)
+        values = {
+            "iteration": progress.iteration, "n_planned": progress.n_planned, "occurred_at": at_us, "step_time_s": progress.step_time_s,
+            "loss": progress.loss, "grad_norm": progress.first(NORM_NAMES), "n_skipped": int(skipped) if skipped is not None and skipped == skipped and skipped >= 0 else None,
+            "values": list(progress.values.items()), "line": line, "rank": rank, "node": node,
+        }  # fmt: skip
+        for name, value in values.items():
+            self.columns[name].append(value)
+
+    def rows(self) -> Rows:
+        """The block as rows."""
+        return Rows("iterations", self.columns)
+
+
+_ITERATION_COLUMNS = ("iteration", "n_planned", "occurred_at", "step_time_s", "loss", "grad_norm", "n_skipped", "values", "line", "rank", "node")
+SKIPPED_NAMES = ("number of skipped iterations", "skipped iterations", "skipped")
+NORM_NAMES = ("grad norm", "grad_norm", "gnorm", "gradient norm", "total_norm")

@@ -1,0 +1,101 @@
+"""Jobs of archives that have no `job.json`: made from scheduler exports and from paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from jobs.adapters.archive import FoundFile, JobFiles, read_bytes
+from jobs.adapters.job_record import JobRecord
+from jobs.adapters.paths import bare_name, job_id_in, stamp_in
+from jobs.adapters.sacct import SchedulerJob, looks_like_sacct, scheduler_jobs
+from jobs.adapters.stamps import from_us
+
+_GENERIC = frozenset({
+    "logs", "log", "stdout", "stderr", "metrics", "traces", "trace", "stacks", "events", "out", "err", "output", "outputs", "data", "slurm",
+    "profile", "profiles", "dumps", "node", "nodes",
+})  # fmt: skip
+_PART_OF_TREE = re.compile(r"(?:^|/)attempt_\d+/|(?:^|[/_.-])rank[_-]?\d+|(?:^|/)workerlog\.\d+|_rank_\d+$|agent\.log$", re.I)
+_NOT_DATA = re.compile(r"(?i)(?:^|/)(?:licen[cs]e|citation|readme|notice|copying|changelog)[^/]*$|\.(?:md|py|sh|bib)$")
+_SUFFIX = re.compile(r"\.(?:log|out|err|txt|jsonl?|csv|parquet)$")
+
+
+def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
+    """Jobs made from files that no job's folder owns; scheduler rows give them names, times and states.
+
+    A file whose name has a Slurm id belongs to that job; a tree of rank logs is one job, named by its folder; any
+    other file is a job of its own. Scheduler rows without files are jobs too.
+    """
+    found: dict[str, list[FoundFile]] = {}
+    rows: dict[str, SchedulerJob] = {}
+    exports: list[FoundFile] = []
+    for file in orphans:
+        if file.refusal is None and looks_like_sacct(file.path, read_bytes(file.place, 65536)[:65536]):
+            exports.append(file)
+        elif not _NOT_DATA.search(file.path):
+            found.setdefault(group_of(file.path), []).append(file)
+    for file in exports:
+        rows.update(scheduler_jobs(file.place))
+        found.setdefault(f"scheduler/{_stem(file.path)}", []).append(file)
+    return _named(found, rows)
+
+
+def group_of(path: str) -> str:
+    """The job that a path belongs to, by what the path says.
+
+    >>> group_of("logs/slurm-123.out"), group_of("run7/logs/n1/r_x/attempt_0/0/stdout.log"), group_of("a/2022.log")
+    ('123', 'run7', 'a/2022')
+    """
+    by_id = job_id_in(path)
+    if by_id:
+        return by_id
+    if _PART_OF_TREE.search(path):
+        pieces = path.split("/")[:-1]
+        for i, piece in enumerate(pieces):
+            if piece.lower() in _GENERIC:
+                return "/".join(pieces[:i]) or pieces[0]
+        return pieces[0] if pieces else _stem(path)
+    return _stem(path)
+
+
+def _stem(path: str) -> str:
+    folder, _, _ = path.rpartition("/")
+    stem = _SUFFIX.sub("", bare_name(path))
+    return f"{folder}/{stem}" if folder else stem
+
+
+def _named(found: dict[str, list[FoundFile]], rows: dict[str, SchedulerJob]) -> list[JobFiles]:
+    by_raw: dict[str, str] = {}
+    for key in sorted(rows):
+        by_raw.setdefault(rows[key].raw_id, key)
+        by_raw.setdefault(rows[key].job_id, key)
+    jobs: list[JobFiles] = []
+    used: set[str] = set()
+    for group in sorted(found):
+        key = by_raw.get(group)
+        scheduler: dict[str, Any] = {}
+        if key is not None:
+            used.add(key)
+            scheduler = {"row": rows[key]}
+        flags = ("no_record",) if key is None else ()
+        jobs.append(JobFiles(key or group, "", tuple(found[group]), None, scheduler, flags))
+    jobs += [JobFiles(key, "", (), None, {"row": row}) for key, row in sorted(rows.items()) if key not in used]
+    return jobs
+
+
+def record_of(job: JobFiles) -> JobRecord:
+    """What scheduler rows and file names say of a job without a record."""
+    record = JobRecord(job_id=job.job_id)
+    row = job.scheduler.get("row")
+    if isinstance(row, SchedulerJob):
+        return row.record()
+    stamps = [us for us in (stamp_in(file.path) for file in job.files) if us is not None]
+    record.started_at = from_us(min(stamps)) if stamps else None
+    record.flags.add("no_record")
+    return record
+
+
+def all_paths(jobs: Iterable[JobFiles]) -> list[str]:
+    """Paths below the archive of all files of all jobs."""
+    return [f"{job.root}/{file.path}" if job.root else file.path for job in jobs for file in job.files]

@@ -1,0 +1,129 @@
+"""Secrets out of every text before it reaches a table: `‹redacted:rule:hash›`, equal secrets staying comparable.
+
+The hash is keyed (`FLEETDIFF_REDACTION_KEY`), so that a placeholder cannot be searched back from a dictionary.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One kind of secret: a pattern whose group `s` (or whole match) is replaced. `hint` must occur for it to run."""
+
+    name: str
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def _rule(name: str, hints: str, pattern: str, flags: int = 0) -> Rule:
+    return Rule(name, tuple(hints.split()), re.compile(pattern, flags))
+
+
+RULES: tuple[Rule, ...] = (
+    _rule("pem", "-----BEGIN", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,16384}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"),
+    _rule("huggingface", "hf_", r"\bhf_[A-Za-z0-9]{30,60}\b"),
+    _rule("openai", "sk-", r"\bsk-[A-Za-z0-9_-]{16,200}\b"),
+    _rule("github", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255})\b"),
+    _rule("aws", "AKIA ASIA", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    _rule("slack", "xoxb- xoxa- xoxp- xoxr- xoxs-", r"\bxox[baprs]-[A-Za-z0-9-]{8,200}"),
+    _rule("jwt", "eyJ", r"\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}\.[A-Za-z0-9_-]{0,2048}"),
+    _rule("url", "://", r"://(?P<s>[^\s/@:'\"]{0,256}:[^\s/@'\"]{1,256})@"),
+    _rule("authorization", "bearer", r"\bbearer\s{1,4}(?P<s>[A-Za-z0-9._~+/=-]{12,4096})", re.I),
+    _rule(
+        "keyed",
+        "passw secret token api_key api-key apikey access_key access-key accesskey",
+        r"(?:passw(?:or)?d|secret(?:[_-]?(?:access[_-]?)?key)?|(?<![A-Za-z])(?:[A-Za-z]{1,24}[_-]){0,4}token|api[_-]?key|access[_-]?key(?:[_-]?id)?)"
+        r"['\"]?\s{0,4}[=:]\s{0,4}['\"]?(?P<s>(?!(?:None|null|True|False|true|false)\b)[^\s'\",;&|){}\]]{4,4096})",
+        re.I,
+    ),
+)  # fmt: skip
+
+_TRIGGER = "|".join(re.escape(h) for rule in RULES for h in rule.hints if rule.name not in ("keyed", "authorization"))
+_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])"
+TRIGGER = f"{_TRIGGER}|{_KEYED}"
+_MARK = "‹redacted:"
+
+
+@cache
+def _key() -> bytes:
+    return os.environ.get("FLEETDIFF_REDACTION_KEY", "fleetdiff").encode()
+
+
+def placeholder(rule: str, secret: str) -> str:
+    """What stands for a secret."""
+    return f"{_MARK}{rule}:{hmac.new(_key(), secret.encode('utf-8', 'replace'), 'sha256').hexdigest()[:8]}›"
+
+
+def redact(text: str, counts: Counter[str] | None = None) -> str:
+    """The text without secrets; `counts` adds up by rule."""
+    low = text.lower()
+    for rule in RULES:
+        if any((hint in text) or (hint in low) for hint in rule.hints):
+            text = rule.pattern.sub(_replacer(rule.name, counts), text)
+    return text
+
+
+def _replacer(name: str, counts: Counter[str] | None) -> Callable[[re.Match[str]], str]:
+    def replace(found: re.Match[str]) -> str:
+        group = "s" if "s" in found.re.groupindex else 0
+        secret = found.group(group)
+        if _MARK in secret or (name == "keyed" and secret.isdigit() and len(secret) < 12):
+            return found.group(0)
+        if counts is not None:
+            counts[name] += 1
+        whole, start = found.group(0), found.start(group) - found.start(0)
+        return whole[:start] + placeholder(name, secret) + whole[start + len(secret) :]
+
+    return replace
+
+
+def redact_array(values: pa.Array, counts: Counter[str]) -> pa.Array:
+    """A column of texts without secrets: one linear pass finds the rows that may hold some, only these are rewritten."""
+    hits = pc.fill_null(pc.match_substring_regex(values, TRIGGER), False)
+    if not pc.any(hits).as_py():
+        return values
+    texts = pc.filter(values, hits).to_pylist()
+    return pc.replace_with_mask(values, hits, pa.array([redact(t, counts) for t in texts], values.type))
+
+
+def redact_column(values: pa.Array, counts: Counter[str]) -> pa.Array:
+    """The same for a column of texts, of lists of texts or of maps of texts; other columns come back as they are."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return redact_array(values, counts)
+    if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+        return pa.ListArray.from_arrays(values.offsets, redact_array(values.values, counts), mask=values.is_null() if values.null_count else None)
+    if pa.types.is_map(kind) and pa.types.is_string(kind.item_type):
+        return _redact_map(values, counts)
+    return values
+
+
+def _redact_map(values: pa.Array, counts: Counter[str]) -> pa.Array:
+    """Maps: a value is judged together with its key, so that `api_key: …` is seen as it would be in a line."""
+    rows = values.to_pylist()
+    return pa.array([None if row is None else [(k, redact_pair(k, v, counts)) for k, v in row] for row in rows], values.type)
+
+
+def redact_pair(key: str, value: str | None, counts: Counter[str]) -> str | None:
+    """The value of a configuration entry without secrets, told also by the key's name.
+
+    >>> redact_pair("env.WANDB_API_KEY", "0123456789abcdef", Counter())[:16]
+    '‹redacted:keyed:'
+    """
+    if value is None:
+        return None
+    clean = redact(value, counts)
+    joined = f"{key.rsplit('.', 1)[-1]}={clean}"
+    checked = redact(joined, counts)
+    return checked.partition("=")[2] if checked != joined else clean

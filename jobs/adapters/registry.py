@@ -1,0 +1,45 @@
+"""Every adapter, and which of them reads a file: the one that recognises it most surely."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+
+from jobs.adapters.base import Adapter
+
+MODULES = (
+    "logs", "containers", "kernel", "sacct", "elastic_error", "journal",
+    "stacks", "flight_recorder",
+    "operations_timeline", "operations_kineto", "operations_whatif",
+    "metrics_csv", "metrics_prometheus", "metrics_openmetrics", "metrics_parquet", "metrics_clustercockpit", "metrics_victoria",
+)  # fmt: skip
+"""Modules of this package with `ADAPTERS`; one that is not there is left out. `metrics_*` and `operations_*` are found by name too."""
+
+THRESHOLD = 0.05
+"""Below this no adapter claims a file, and it is quarantined as of unknown format."""
+
+
+@cache
+def adapters() -> tuple[Adapter, ...]:
+    """All adapters, in the order of their names."""
+    import pkgutil
+
+    import jobs.adapters as package
+
+    present = {m.name for m in pkgutil.iter_modules(package.__path__)}
+    wanted = {name for name in present if name in MODULES or name.startswith(("metrics_", "operations_"))}
+    found: list[Adapter] = []
+    for name in sorted(wanted):
+        found.extend(getattr(importlib.import_module(f"jobs.adapters.{name}"), "ADAPTERS", ()))
+    return tuple(sorted(found, key=lambda adapter: adapter.name))
+
+
+def choose(path: str, head: bytes) -> tuple[Adapter | None, float]:
+    """The adapter that recognises a file most surely and its confidence; equals go to the first name. None for nobody."""
+    best: tuple[Adapter | None, float] = (None, 0.0)
+    for adapter in adapters():
+        score = adapter.sniff(path, head)
+        if score > best[1]:
+            best = (adapter, score)
+    return best if best[1] >= THRESHOLD else (None, best[1])
