@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobs.core.errors import UsageError
+from jobs.core.errors import FleetdiffError, UsageError
 from jobs.core.stages import STAGES, Stage, stage
+
+if TYPE_CHECKING:
+    from jobs.core.runner import Ran
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -24,38 +27,65 @@ def parse_time(text: str | None) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
-def run_in_session(stages: list[Stage], lake: str, **given: Any) -> list[Any]:
-    """Run stages in order in one Spark session; the session ends with them."""
+def read_settings(path: str | None) -> dict[str, Any]:
+    """A site's settings (docs/settings.md); none without a file. Raises FleetdiffError with file and reason."""
+    if path is None:
+        return {}
+    import yaml
+
+    try:
+        settings = yaml.safe_load(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise FleetdiffError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
+    if settings is not None and not isinstance(settings, dict):
+        raise FleetdiffError(f"{path}: must hold a mapping of settings, see docs/settings.md")
+    return settings or {}
+
+
+def run_in_session(
+    stages: Sequence[Stage],
+    lake: str,
+    archive: str | None,
+    report: str | None,
+    as_of: str | None,
+    refresh: bool,
+    settings: str | None,
+) -> list[Ran]:
+    """Run stages in order in one Spark session, which ends with them. Raises UsageError when a stage lacks its archive."""
+    missing = [each.name for each in stages if each.needs_archive and archive is None]
+    if missing:
+        raise UsageError(f"{', '.join(missing)}: give the folder of the finished jobs with --archive")
+    if archive is not None and any(each.needs_archive for each in stages) and not Path(archive).is_dir():
+        raise FleetdiffError(f"{archive}: no such folder; name the folder that holds the jobs")
+    at, site = parse_time(as_of), read_settings(settings)
+
     from jobs.core import session
-    from jobs.core.runner import run_stages
+    from jobs.core.runner import Given, run_stages
     from jobs.core.tables import Lake
 
     Path(lake).mkdir(parents=True, exist_ok=True)
     spark = session.start()
     try:
-        return run_stages(stages, Lake(spark, str(Path(lake).resolve())), **given)
+        given = Given(archive, report or f"{lake}/report", at, refresh, site)
+        return run_stages(stages, Lake(spark, str(Path(lake).resolve())), given)
     finally:
         spark.stop()
 
 
-def _options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options that every stage takes."""
+def run_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options that every run takes, whether of one stage or of all."""
     for option in (
+        click.option("--settings", envvar="FLEETDIFF_SETTINGS", type=click.Path(), help="A site's settings, YAML."),
         click.option("--refresh", is_flag=True, help="Recompute every job, not only new and changed ones."),
         click.option("--as-of", "as_of", help="Time that stands for now; default: the newest job's end."),
         click.option("--report", type=click.Path(), help="Folder for the pages (default: LAKE/report)."),
-        click.option("--archive", type=click.Path(), help="Folder of the finished jobs; `ingest` needs it."),
         click.option("--lake", required=True, type=click.Path(), help="Folder of the Delta tables."),
     ):
         function = option(function)
     return function
 
 
-def _run(chosen: list[Stage], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool) -> None:
-    missing = [each.name for each in chosen if each.needs_archive and archive is None]
-    if missing:
-        raise UsageError(f"{', '.join(missing)}: give the folder of the finished jobs with --archive")
-    run_in_session(chosen, lake, archive=archive, report=report or f"{lake}/report", as_of=parse_time(as_of), refresh=refresh)
+ARCHIVE_OPTION = click.option("--archive", type=click.Path(), help="Folder of the finished jobs; `ingest` needs it.")
 
 
 def stage_command(name: str) -> click.Command:
@@ -63,16 +93,18 @@ def stage_command(name: str) -> click.Command:
     declared = stage(name)
 
     @click.command(name=name.replace("_", "-"), help=f"Stage: {declared.summary}.")
-    @_options
-    def one(lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool) -> None:
-        _run([declared], lake, archive, report, as_of, refresh)
+    @ARCHIVE_OPTION
+    @run_options
+    def one(**options: Any) -> None:
+        run_in_session([declared], **options)
 
     return one
 
 
 @click.command(name="stages")
 @click.argument("names", nargs=-1, required=True, type=click.Choice([each.name for each in STAGES]))
-@_options
-def command(names: tuple[str, ...], lake: str, archive: str | None, report: str | None, as_of: str | None, refresh: bool) -> None:
+@ARCHIVE_OPTION
+@run_options
+def command(names: tuple[str, ...], **options: Any) -> None:
     """Run several stages in one Spark session: what one task of the DAG does."""
-    _run([stage(name) for name in names], lake, archive, report, as_of, refresh)
+    run_in_session([stage(name) for name in names], **options)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from jobs.core.errors import FleetdiffError
+from jobs.core.query import Filters, select
 from schemas import tables
-
-Filters = Sequence[tuple[str, str, Any]]
 
 
 def table_path(lake: str | Path, name: str) -> str:
@@ -30,8 +28,7 @@ def open_table(lake: str | Path, name: str) -> DeltaTable:
 
 def rows(lake: str | Path, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None) -> pa.Table:
     """Rows of a table that satisfy every filter, e.g. `[("job_id", "=", "job-1")]`, as Arrow."""
-    table = open_table(lake, name)
-    return table.to_pyarrow_table(columns=list(columns) if columns else None, filters=list(filters) if filters else None)
+    return select(open_table(lake, name), arrow_schema(name), columns, filters)
 
 
 def version(lake: str | Path, name: str) -> int:

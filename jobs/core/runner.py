@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -21,6 +21,10 @@ from jobs.core.lake import create_missing, version
 from jobs.core.stages import Stage
 from jobs.core.tables import Lake
 from schemas import tables
+
+
+CODE = (".py", ".yaml", ".j2", ".html", ".css", ".js")
+"""Kinds of file that decide what a stage does."""
 
 
 @dataclass(frozen=True)
@@ -76,59 +80,64 @@ class Ran:
     is_skipped: bool
 
 
-def definition_of(stage: Stage, settings: dict[str, Any]) -> str:
-    """Hash of the code that a stage runs (its own folder and `ml`) and of its settings: a change recomputes."""
+@dataclass(frozen=True)
+class Given:
+    """What a run is told from outside: everything that may change results beside the lake and the code."""
+
+    archive: str | None = None
+    report: str | None = None
+    as_of: datetime | None = None
+    refresh: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def definition_of(stage: Stage, given: Given) -> str:
+    """Hash of the code that a stage runs (its own folder and `ml`) and of what it was told: a change recomputes."""
     root = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(repr(sorted(settings.items())).encode())
+    told = (sorted(given.settings.items()), given.as_of, None if stage.writes else given.report)
+    digest = hashlib.sha256(repr(told).encode())
     for folder in (root / "jobs" / stage.name, root / "ml"):
-        for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.yaml")]):
+        for file in sorted(path for path in folder.rglob("*") if path.suffix in CODE):
             digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def run_stage(stage: Stage, lake: Lake, *, refresh: bool = False, say: Callable[[str], None] | None = None, **given: Any) -> Ran:
-    """Run one stage, or skip it when its inputs, code and settings are those of its last completed run."""
-    create_missing(lake.root)
+def run_stage(stage: Stage, lake: Lake, given: Given) -> Ran:
+    """Run one stage, or skip it when its inputs, code and settings are those of its last completed run.
+
+    Ingest always looks at the archive; when it finds nothing new, it leaves no trace.
+    """
     began = time.monotonic()
-    settings = dict(given.get("settings") or {})
-    definition = definition_of(stage, settings)
+    create_missing(lake.root)
+    definition = definition_of(stage, given)
     last = progress.last(lake.root, stage.name)
     inputs = {name: version(lake.root, name) for name in stage.reads}
-    if (
-        not stage.needs_archive
-        and not refresh
-        and stage.writes
-        and last
-        and last.inputs == inputs
-        and last.definition == definition
-    ):
+    is_same = last is not None and last.definition == definition and not given.refresh
+    if is_same and last and last.inputs == inputs and not stage.needs_archive and _pages_exist(stage, given):
         return Ran(stage.name, time.monotonic() - began, True)
-    fresh = refresh or last is None or last.definition != definition
-    batch, pending = progress.pending_jobs(lake.root, 0 if fresh or last is None else last.ingest_batch)
+    batch, pending = progress.pending_jobs(lake.root, last.ingest_batch if is_same and last else 0)
     context = StageContext(
-        stage,
-        lake,
-        None if fresh else pending,
-        batch,
-        given.get("as_of"),
-        given.get("archive"),
-        given.get("report"),
-        settings,
+        stage, lake, pending if is_same else None, batch, given.as_of, given.archive, given.report, given.settings
     )
-    if say:
-        say(f"{stage.name}: {stage.summary}")
     importlib.import_module(stage.module).run(context)
-    if stage.writes:
-        batch, _ = progress.pending_jobs(lake.root, 0) if stage.needs_archive else (batch, ())
-        progress.record(lake.root, stage.name, progress.Progress(batch, inputs, definition))
-    return Ran(stage.name, time.monotonic() - began, False)
+    if stage.needs_archive:
+        batch, _ = progress.pending_jobs(lake.root, 0)
+    reached = progress.Progress(batch, inputs, definition)
+    if reached != last:
+        progress.record(lake.root, stage.name, reached)
+    return Ran(stage.name, time.monotonic() - began, reached == last)
 
 
-def run_stages(stages: Sequence[Stage], lake: Lake, **given: Any) -> list[Ran]:
+def _pages_exist(stage: Stage, given: Given) -> bool:
+    """Whether a stage that writes pages has left them where they are wanted; true for stages that write tables."""
+    return bool(stage.writes) or bool(given.report and Path(given.report, "index.html").exists())
+
+
+def run_stages(stages: Sequence[Stage], lake: Lake, given: Given) -> list[Ran]:
     """Run stages in order; a progress line for each goes to standard error."""
     done = []
     for number, each in enumerate(stages, 1):
-        ran = run_stage(each, lake, **given)
+        ran = run_stage(each, lake, given)
         word = "nothing new" if ran.is_skipped else f"{ran.seconds:.1f} s"
         print(f"[{number}/{len(stages)}] {each.name:<15} {word}", file=sys.stderr, flush=True)  # noqa: T201
         done.append(ran)

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "log_diffs", "evidence",
         ("training_jobs", "ranks", "log_events", "job_templates", "templates", "normal_templates", "baselines",
-         "iterations"),
+         "iterations", "operations", "clock_offsets"),
         ("log_findings", "node_findings", "onsets"),
         "compares logs across jobs, ranks and time",
     ),
