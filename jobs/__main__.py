@@ -10,9 +10,16 @@ import click
 from jobs.cli import fleetdiff
 from jobs.core.errors import FleetdiffError
 
+LOOKUPS = ("diagnosis", "baseline", "similar", "reliability", "verdict")
+"""Commands that read a few rows and must answer at once."""
+
 
 def main() -> None:
     """Run the command line: a user's mistake is one line on standard error and an exit code, never a stack trace."""
+    if sys.argv[1:2] and sys.argv[1] in LOOKUPS:
+        from jobs.core.query import without_pandas
+
+        without_pandas()
     try:
         fleetdiff.main(prog_name="fleetdiff", standalone_mode=False)
     except click.exceptions.Exit as finished:

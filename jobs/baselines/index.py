@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ml.configs.classes import KeyClasses
@@ -85,9 +84,8 @@ def _planned(described: Described) -> int | None:
 
 def bucket_of(rows: pa.Table) -> Bucket:
     """Arrays of the matcher from rows of `config_index` (columns `LIGHT`)."""
-    rows = rows.combine_chunks()
     pairs = rows["pairs"].combine_chunks() if rows.num_rows else pa.array([], pa.list_(pa.int64()))
-    lengths = pc.fill_null(pc.list_value_length(pairs), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    offsets = pairs.offsets.to_numpy().astype(np.int64)
     return Bucket(
         job_ids=rows["job_id"].to_pylist(),
         lineages=rows["lineage"].to_pylist(),
@@ -96,20 +94,20 @@ def bucket_of(rows: pa.Table) -> Bucket:
         speed_hash=_whole(rows["speed_hash"]),
         has_block=_flags(rows["has_block"]),
         is_success=_flags(rows["is_success"]),
-        disqualified=pc.fill_null(rows["disqualified"], "").to_pylist(),
-        ended_us=_whole(pc.cast(rows["ended_at"], pa.int64())),
+        disqualified=[reason or "" for reason in rows["disqualified"].to_pylist()],
+        ended_us=_whole(rows["ended_at"].cast(pa.int64())),
         n_ranks=_whole(rows["n_ranks"]),
         n_planned=_whole(rows["n_planned"]),
         step_time_s=_real(rows["step_time_s"]),
         duration_s=_real(rows["duration_s"]),
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        pairs=pc.list_flatten(pairs).to_numpy(zero_copy_only=False).astype(np.int64),
+        offsets=offsets - offsets[0],
+        pairs=pairs.flatten().to_numpy(zero_copy_only=False).astype(np.int64),
     )
 
 
 def candidates_of(rows: pa.Table, classes: KeyClasses) -> dict[str, Candidate]:
     """Candidates by job id from rows of `config_index` (columns `HEAVY`)."""
-    ended = pc.fill_null(pc.cast(rows["ended_at"], pa.int64()), 0).to_pylist()
+    ended = [micros or 0 for micros in rows["ended_at"].cast(pa.int64()).to_pylist()]
     listed = rows.drop_columns(["ended_at"]).to_pylist()
     return {
         row["job_id"]: Candidate(row["job_id"], row["lineage"], at, row["n_ranks"], described_row(row, classes))
@@ -117,13 +115,18 @@ def candidates_of(rows: pa.Table, classes: KeyClasses) -> dict[str, Candidate]:
     }
 
 
+# pyarrow imports pandas for the first scalar that it makes of a Python value (`fill_null`, `to_pylist` of a time stamp),
+# which takes longer than the whole look-up may: nulls are filled by numpy here.
+
+
 def _whole(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    return pc.fill_null(column, 0).to_numpy().astype(np.int64)
+    values = column.to_numpy(zero_copy_only=False)
+    return np.nan_to_num(values, nan=0).astype(np.int64) if column.null_count else values.astype(np.int64)
 
 
 def _real(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    return pc.fill_null(column, float("nan")).to_numpy().astype(np.float64)
+    return column.to_numpy(zero_copy_only=False).astype(np.float64)
 
 
 def _flags(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    return pc.fill_null(column, False).to_numpy().astype(np.bool_)
+    return column.to_numpy(zero_copy_only=False).astype(np.bool_)

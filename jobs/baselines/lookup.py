@@ -11,6 +11,7 @@ import pyarrow as pa
 from jobs.baselines.index import HEAVY, LIGHT, bucket_of, candidates_of, described_row
 from jobs.core import lake
 from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
+from jobs.core.query import Filters, listed
 from ml.configs.classes import KeyClasses, SettingsError, default_classes, load
 from ml.configs.describe import Described, describe
 from ml.configs.match import Match, Tried, decide
@@ -46,14 +47,15 @@ def of_job(root: str, job_id: str, classes: KeyClasses) -> Match:
             "give the site's file as --key-classes, or run `fleetdiff baselines --refresh`"
         )
     place = [("model_hash", "=", row["model_hash"]), ("must_hash", "=", row["must_hash"]), ("job_id", "=", job_id)]
-    this = described_row(lake.rows(root, INDEX, list(HEAVY), place).to_pylist()[0], classes)
+    this = described_row(listed(lake.rows(root, INDEX, list(HEAVY), place))[0], classes)
     return match(root, this, job_id, classes)
 
 
 def _missing(root: str, job_id: str) -> None:
     known = lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job_id)])
     if known.num_rows:
-        raise FleetdiffError(f"{lake.table_path(root, INDEX)}: {job_id} is not indexed yet; run `fleetdiff baselines --lake {root}`")
+        index = lake.table_path(root, INDEX)
+        raise FleetdiffError(f"{index}: {job_id} is not indexed yet; run `fleetdiff baselines --lake {root}`")
     raise NotFoundError(f"{root}: no job {job_id} in this lake")
 
 
@@ -87,7 +89,7 @@ def match(root: str, this: Described, job_id: str | None, classes: KeyClasses) -
     """Shortlist the jobs that match in all that must, then compare key by key; look further only to explain a refusal."""
     if not this.is_identified:
         return decide(this, [], [], Tried(), classes)
-    same: lake.Filters = [("model_hash", "=", this.model_hash), ("must_hash", "=", this.must_hash)]
+    same: Filters = [("model_hash", "=", this.model_hash), ("must_hash", "=", this.must_hash)]
     chosen, kept, _ = _shortlisted(root, this, job_id, same, classes)
     near: list[Any] = []
     if not kept and not chosen.out and not chosen.n_matching:
@@ -96,7 +98,7 @@ def match(root: str, this: Described, job_id: str | None, classes: KeyClasses) -
 
 
 def _shortlisted(
-    root: str, this: Described, job_id: str | None, place: lake.Filters, classes: KeyClasses
+    root: str, this: Described, job_id: str | None, place: Filters, classes: KeyClasses
 ) -> tuple[Shortlist, list[Any], list[Any]]:
     """The shortlist within a part of the index, and its rows with their configurations."""
     bucket = bucket_of(lake.rows(root, INDEX, list(LIGHT), place))

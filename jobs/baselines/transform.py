@@ -140,7 +140,8 @@ def decided(index: DataFrame, shortlisted: DataFrame, pending: DataFrame, schema
     own = heavy.join(F.broadcast(pending), "job_id", "left_semi")
     renamed = heavy.select(F.col("job_id").alias("candidate_id"), *(F.col(name).alias(f"c_{name}") for name in HEAVY[1:]))
     candidates = shortlisted.join(renamed, "candidate_id", "left")
-    return own.groupBy("job_id").cogroup(candidates.groupBy("job_id")).applyInArrow(_decider(classes, to_arrow_schema(schema, timezone="UTC")), schema)
+    decider = _decider(classes, to_arrow_schema(schema, timezone="UTC"))
+    return own.groupBy("job_id").cogroup(candidates.groupBy("job_id")).applyInArrow(decider, schema)
 
 
 def _decider(classes: KeyClasses, arrow: pa.Schema) -> Callable[[pa.Table, pa.Table], pa.Table]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ml.configs.classes import Follows, KeyClass, KeyClasses, Rule
+from ml.configs.classes import Follows, KeyClasses, Rule
 from ml.configs.describe import SCALE_KEYS, Described, Item
 
 BY_NAME_SCORE = 0.7

@@ -236,7 +236,7 @@ def _found(haystack: NDArray[np.int64], needles: NDArray[np.int64]) -> NDArray[n
 
 
 def _weight(pairs: NDArray[np.int64]) -> NDArray[np.float64]:
-    return ((pairs >> VALUE_BITS) & ((1 << WEIGHT_BITS) - 1)) * WEIGHT_STEP
+    return ((pairs >> VALUE_BITS) & ((1 << WEIGHT_BITS) - 1)).astype(np.float64) * np.float64(WEIGHT_STEP)
 
 
 def _group(pairs: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,92 @@
+"""Rows of a Delta table with columns and filters pushed down, without pandas and without threads that outlive the read.
+
+delta-rs prunes files by their statistics, DataFusion prunes row groups; what comes back is Arrow. `pyarrow.dataset`
+would do the same, but importing it loads pandas, which alone takes a look-up's whole second, and its threads call
+back into Python while the process ends.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+Filters = Sequence[tuple[str, str, Any]]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">=", "in", "not in"})
+
+
+def select(table: DeltaTable, schema: pa.Schema, columns: Sequence[str] | None, filters: Filters | None) -> pa.Table:
+    """Rows that satisfy every filter, as columns of `schema` (all of them without `columns`).
+
+    Raises KeyError for a column that the schema lacks, ValueError for an unknown operator.
+    """
+    names = list(columns) if columns else list(schema.names)
+    wanted = pa.schema([schema.field(name) for name in names])
+    query = f"SELECT {', '.join(_name(name) for name in names)} FROM lookup"  # noqa: S608 - names of the contract, quoted
+    conditions = [_condition(schema, column, operator, value) for column, operator, value in filters or ()]
+    if conditions:
+        query += " WHERE " + " AND ".join(conditions)
+    stream = QueryBuilder().register("lookup", table).execute(query)
+    reader = pa.RecordBatchReader._import_from_c_capsule(stream.__arrow_c_stream__())
+    return _as(reader.read_all(), wanted)
+
+
+def listed(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dictionaries, times as `datetime` in UTC; `to_pylist` would import pandas for a single time stamp."""
+    times = [field.name for field in rows.schema if pa.types.is_timestamp(field.type)]
+    columns = {name: [_moment(value) for value in rows[name].cast(pa.int64()).to_pylist()] for name in times}
+    rest = rows.drop_columns(times).to_pylist() if len(times) < rows.num_columns else [{} for _ in range(rows.num_rows)]
+    return [{**row, **{name: columns[name][place] for name in times}} for place, row in enumerate(rest)]
+
+
+def _moment(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+
+
+def _as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with the contract's types: views become strings, times get their zone."""
+    columns = [rows.column(field.name).cast(field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _condition(schema: pa.Schema, column: str, operator: str, value: Any) -> str:
+    if operator not in _OPERATORS:
+        raise ValueError(f"{operator}: not one of {', '.join(sorted(_OPERATORS))}")
+    schema.field(column)
+    if operator in ("in", "not in"):
+        listed = ", ".join(_literal(each) for each in value)
+        empty = "FALSE" if operator == "in" else "TRUE"
+        return f"{_name(column)} {operator.upper()} ({listed})" if listed else empty
+    return f"{_name(column)} {operator} {_literal(value)}"
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(value: Any) -> str:
+    """A value as SQL; texts with their quotes doubled, so that no text can end early."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, datetime):
+        return f"TIMESTAMP '{value.astimezone(UTC).isoformat()}'"
+    return "'" + str(value).replace("'", "''") + "'"
+
+
+def without_pandas() -> None:
+    """Let this process do without pandas: pyarrow imports it for its first scalar, which takes a look-up's whole second.
+
+    For processes that only look something up: afterwards `import pandas` fails. Nothing happens when it is loaded already.
+    """
+    if "pandas" not in sys.modules:
+        sys.modules["pandas"] = None  # type: ignore[assignment]
