@@ -1,0 +1,224 @@
+"""Set-based diffs of a whole night: counts against baselines, and one bundle of rows a job for the per-job rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StructField, StructType
+
+from jobs.core.tables import spark_schema
+from jobs.log_diffs.assemble import diff_rows
+from ml.log_diffs.cross_job import DIFF_COLUMNS, EXPOSURES, compare
+from schemas import tables
+
+MAX_EVENTS = 8
+MAX_CHARACTERS = 16_384
+BUCKETS = 8
+TABLES = ("log_findings", "node_findings", "onsets")
+DIFF_SCHEMA = (
+    "job_id string, template_id string, n_events double, n_baseline_events double, n_baselines long, n_baselines_with long, rate double, "
+    "median_rate double, min_rate double, max_rate double, p_value double, q_value double, change string"
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The tables that a diff reads: rows of pending jobs, except for what baselines need (`all_…`)."""
+
+    jobs: DataFrame
+    ranks: DataFrame
+    events: DataFrame
+    job_templates: DataFrame
+    templates: DataFrame
+    normal_templates: DataFrame
+    baselines: DataFrame
+    iterations: DataFrame
+    operations: DataFrame
+    clock_offsets: DataFrame
+    all_jobs: DataFrame
+    all_job_templates: DataFrame
+
+
+def exposures(jobs: DataFrame, job_templates: DataFrame) -> DataFrame:
+    """What counts are divided by: `job_id, hours` (rank-hours), `ranks, iterations`, for every job."""
+    last = job_templates.groupBy("job_id").agg(F.max("last_iteration").alias("iterations"))
+    ranks = F.greatest(F.coalesce(F.col("world_size"), F.lit(1)), F.lit(1)).cast("double")
+    length_s = F.unix_micros("ended_at") - F.unix_micros("started_at")
+    return jobs.join(last, "job_id", "left").select(
+        "job_id", (F.coalesce(length_s, F.lit(0)) / 3.6e9 * ranks).alias("hours"), ranks.alias("ranks"),
+        F.coalesce("iterations", F.lit(0)).cast("double").alias("iterations"),
+    )  # fmt: skip
+
+
+def sides(baselines: DataFrame, all_jobs: DataFrame, job_templates: DataFrame, all_job_templates: DataFrame) -> DataFrame:
+    """Both sides of every comparison of the night, one row a job and template of either side: the input of `compare`.
+
+    One query whatever the number of jobs: counts are summed once, joined to their baselines, and reduced to sums,
+    extremes and medians of rates.
+    """
+    exposed = exposures(all_jobs, all_job_templates)
+    chosen = baselines.where("baseline_job_id IS NOT NULL").select("job_id", "baseline_job_id")
+    sums = all_job_templates.groupBy("job_id", "template_id").agg(F.sum("n_events").cast("double").alias("n_events"))
+    theirs = sums.join(exposed, "job_id").select(
+        F.col("job_id").alias("baseline_job_id"), "template_id", F.col("n_events").alias("n"),
+        *[F.when(F.col(x) > 0, F.col("n_events") / F.col(x)).otherwise(0.0).alias(f"rate_{x}") for x in EXPOSURES],
+    )  # fmt: skip
+    totals = (
+        chosen.join(exposed.withColumnRenamed("job_id", "baseline_job_id"), "baseline_job_id")
+        .groupBy("job_id")
+        .agg(F.count("*").alias("n_baselines"), *[F.sum(x).alias(f"base_{x}") for x in EXPOSURES])
+    )
+    pooled = (
+        chosen.join(theirs, "baseline_job_id")
+        .groupBy("job_id", "template_id")
+        .agg(
+            F.sum("n").alias("n_baseline_events"), F.count("*").alias("n_baselines_with"),
+            *[F.collect_list(f"rate_{x}").alias(f"rates_{x}") for x in EXPOSURES],
+        )
+    )  # fmt: skip
+    own = job_templates.groupBy("job_id", "template_id").agg(F.sum("n_events").cast("double").alias("n_events"))
+    joined = own.join(pooled, ["job_id", "template_id"], "full_outer").join(totals, "job_id").join(exposed, "job_id")
+    lacking = F.col("n_baselines") - F.coalesce("n_baselines_with", F.lit(0))
+    return joined.select(
+        "job_id", "template_id", F.coalesce("n_events", F.lit(0.0)).alias("n_events"),
+        F.coalesce("n_baseline_events", F.lit(0.0)).alias("n_baseline_events"), "n_baselines",
+        F.coalesce("n_baselines_with", F.lit(0)).alias("n_baselines_with"), *EXPOSURES, *[f"base_{x}" for x in EXPOSURES],
+        *[column for x in EXPOSURES for column in _spread(x, lacking)],
+    )  # fmt: skip
+
+
+def _spread(exposure: str, lacking: Column) -> list[Column]:
+    """Least, middle and largest rate over all baselines; one that lacks the template has rate 0."""
+    known = F.coalesce(F.col(f"rates_{exposure}"), F.array().cast("array<double>"))
+    rates = F.sort_array(F.concat(known, F.array_repeat(F.lit(0.0), lacking.cast("int"))))
+    size = F.size(rates)
+    low = F.element_at(rates, F.floor((size + 1) / 2).cast("int"))
+    high = F.element_at(rates, F.floor((size + 2) / 2).cast("int"))
+    return [
+        F.array_min(rates).alias(f"min_{exposure}"), F.array_max(rates).alias(f"max_{exposure}"),
+        ((low + high) / 2).alias(f"median_{exposure}"),
+    ]  # fmt: skip
+
+
+def diffs(both_sides: DataFrame) -> DataFrame:
+    """Verdicts on every row of `sides`, in few vectorised calls; rows without any change are left out."""
+
+    def verdicts(rows: pd.DataFrame) -> pd.DataFrame:
+        return compare(rows.drop(columns="bucket"))[["job_id", *DIFF_COLUMNS]]
+
+    bucket = F.pmod(F.hash("job_id"), F.lit(BUCKETS)).alias("bucket")
+    return both_sides.withColumn("bucket", bucket).groupBy("bucket").applyInPandas(verdicts, DIFF_SCHEMA)
+
+
+def notable_events(inputs: Inputs, verdicts: DataFrame) -> DataFrame:
+    """The first few events of every template and writer that is an alert, an error, or not normal.
+
+    Normal is what several successful jobs print without being an alert, or what the job's own baselines print as often. An
+    alert that only the library knows stays, except that where there is no baseline it does not accuse.
+    """
+    texts = inputs.templates.select("template_id", "template", "alert")
+    library = inputs.normal_templates.select("template_id", F.col("n_jobs").alias("library_jobs"))
+    known = verdicts.select("job_id", "template_id", "change", "n_baselines_with")
+    rows = (
+        inputs.events.select(
+            "job_id", "template_id", "node", "rank", "role", "stream", "level", "phase", "iteration", "file", "line", "occurred_at", "onset_at",
+            "time_uncertainty_s", F.substring("message", 1, MAX_CHARACTERS).alias("message"),
+        )
+        .join(F.broadcast(texts), "template_id", "left")
+        .join(F.broadcast(library), "template_id", "left")
+        .join(known, ["job_id", "template_id"], "left")
+    )  # fmt: skip
+    often = F.coalesce(F.col("library_jobs") >= 2, F.lit(False))
+    same = F.coalesce((F.col("change") == "same") & (F.col("n_baselines_with") > 0), F.lit(False))
+    alone = F.col("change").isNull() & ~F.col("message").contains("Traceback (most recent call last)")
+    is_normal = (often & F.col("alert").isNull()) | same | (often & alone)
+    is_notable = F.col("alert").isNotNull() | ~is_normal | F.col("level").isin("ERROR", "CRITICAL")
+    writer = ["job_id", "template_id", "node", "rank", "stream"]
+    first = Window.partitionBy(*writer).orderBy("occurred_at", "file", "line")
+    return (
+        rows.withColumn("is_normal", is_normal)
+        .where(is_notable)
+        .withColumn("n_total", F.count("*").over(Window.partitionBy(*writer)))
+        .withColumn("place", F.row_number().over(first))
+        .where(F.col("place") <= MAX_EVENTS)
+        .drop("place", "library_jobs", "change", "n_baselines_with")
+    )
+
+
+def steps(operations: DataFrame) -> DataFrame:
+    """Operations of time lines summed by rank, step and name, times in seconds: `ml.log_diffs.progress.STEP_COLUMNS`."""
+    lines = operations.where("source = 'timeline' AND step IS NOT NULL AND started_us IS NOT NULL AND rank IS NOT NULL")
+    return lines.groupBy("job_id", "rank", "step", "name").agg(
+        F.sum("n_calls").alias("n_calls"), (F.min("started_us") / 1e6).alias("started_at"),
+        (F.max(F.col("started_us") + F.col("duration_us")) / 1e6).alias("ended_at"),
+    )  # fmt: skip
+
+
+def phases(job_templates: DataFrame) -> DataFrame:
+    """Span of each phase of each job: from the first to the last event of templates that occur in that phase only."""
+    only = job_templates.where(F.size("phases") == 1).withColumn("phase", F.element_at(F.map_keys("phases"), 1))
+    return only.groupBy("job_id", "phase").agg(F.min("first_at").alias("start_at"), F.max("last_at").alias("end_at")).where("start_at IS NOT NULL")
+
+
+def bundles(inputs: Inputs, verdicts: DataFrame) -> DataFrame:
+    """One row a job: every part that its rules need, as lists of rows."""
+    spans = phases(inputs.all_job_templates)
+    chosen = inputs.baselines.where("baseline_job_id IS NOT NULL").select("job_id", "baseline_job_id")
+    parts = {
+        "ranks": inputs.ranks,
+        "events": notable_events(inputs, verdicts),
+        "counts": inputs.job_templates.select("job_id", "template_id", "node", "role", "n_events", "ranks"),
+        "diffs": verdicts,
+        "iterations": inputs.iterations.select("job_id", "node", "rank", "iteration", "occurred_at", "step_time_s", "loss", "grad_norm", "file", "line"),
+        "steps": steps(inputs.operations),
+        "offsets": inputs.clock_offsets.select("job_id", "node", "offset_s"),
+        "last_seen": inputs.job_templates.where("node IS NOT NULL").groupBy("job_id", "node").agg(F.max("last_at").alias("last_at")),
+        "phases": spans,
+        "baseline_phases": chosen.join(spans.withColumnRenamed("job_id", "baseline_job_id"), "baseline_job_id"),
+    }
+    rows = inputs.jobs.select("job_id", F.struct(*inputs.jobs.columns).alias("job"))
+    for name, part in parts.items():
+        inner = [c for c in part.columns if c != "job_id"]
+        listed = part.groupBy("job_id").agg(F.collect_list(F.struct(*inner)).alias(name))
+        rows = rows.join(listed, "job_id", "left")
+    n_baselines = chosen.groupBy("job_id").agg(F.count("*").alias("n_baselines"))
+    library = inputs.normal_templates.agg((F.count("*") > 0).alias("has_library"))
+    return rows.join(n_baselines, "job_id", "left").crossJoin(F.broadcast(library))
+
+
+def findings(bundled: DataFrame) -> DataFrame:
+    """One row a job with its findings as three lists, named as their tables."""
+    schema = StructType([StructField(name, ArrayType(spark_schema(tables()[name]))) for name in TABLES])
+    return bundled.mapInArrow(_find, schema)
+
+
+def _find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Findings of each bundle of a partition, one job in memory at a time."""
+    schema = pa.schema([pa.field(n, pa.list_(pa.struct([pa.field(c.name, c.type) for c in tables()[n].columns]))) for n in TABLES])
+    for batch in batches:
+        for place in range(batch.num_rows):
+            found = diff_rows(_bundle(batch, place))
+            yield pa.RecordBatch.from_pylist([dict(zip(TABLES, found))], schema=schema)
+
+
+def _bundle(batch: pa.RecordBatch, place: int) -> dict[str, Any]:
+    """One row as Python values; operations stay columns, they are many."""
+    row: dict[str, Any] = {}
+    for name in batch.schema.names:
+        value = batch.column(name)[place]
+        if name == "steps":
+            row[name] = pd.DataFrame() if value.values is None else pa.RecordBatch.from_struct_array(value.values).to_pandas()
+        else:
+            row[name] = value.as_py()
+    return row
+
+
+def rows_of(found: DataFrame, name: str) -> DataFrame:
+    """The rows of one table."""
+    return found.select(F.explode(name).alias("row")).select("row.*")

@@ -1,0 +1,1 @@
+"""All findings of one job, fused into one ranked diagnosis."""

@@ -1,0 +1,128 @@
+"""The weights and the cause rules, read once from the YAML files beside this module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ml.fusion.types import Case, Cause, Symptom
+from ml.log_diffs.topology import Finding
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Weight:
+    """How far a kind of finding is trusted, and with which others it tells the same story."""
+
+    reliability: float
+    family: str
+    is_direct: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the cause file; empty conditions hold."""
+
+    name: str
+    confidence: float
+    events: frozenset[str]
+    codes: frozenset[int]
+    symptoms: frozenset[str]
+    kinds: frozenset[str]
+    raised: re.Pattern[str] | None
+    text: re.Pattern[str] | None
+    metrics: re.Pattern[str] | None
+
+
+@cache
+def weights() -> tuple[Mapping[str, Weight], Mapping[str, Weight], frozenset[str]]:
+    """Weights by kind, weights by source, and the families that may explain a slowdown."""
+    read: dict[str, Any] = yaml.safe_load((HERE / "weights.yaml").read_text())
+    kinds = {kind: Weight(**values) for kind, values in read["kinds"].items()}
+    sources = {source: Weight(**values) for source, values in read["sources"].items()}
+    return kinds, sources, frozenset(read["slow_families"])
+
+
+def weight_of(finding: Finding) -> Weight:
+    """The weight of a finding's kind, else of its source."""
+    kinds, sources, _ = weights()
+    return kinds.get(finding.kind) or sources.get(finding.source) or Weight(0.5, finding.source)
+
+
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """Rules of a YAML text; raises ValueError that names the rule when a key is unknown or a pattern does not compile."""
+    found = []
+    for number, raw in enumerate(yaml.safe_load(text)["rules"], 1):
+        unknown = set(raw) - {"class", "confidence", "events", "codes", "symptoms", "kinds", "raised", "text", "metrics"}
+        if unknown:
+            raise ValueError(f"cause rule {number}: unknown {', '.join(sorted(unknown))}")
+        found.append(
+            Rule(
+                raw["class"], float(raw.get("confidence", 0.5)), frozenset(raw.get("events", ())), frozenset(raw.get("codes", ())),
+                frozenset(raw.get("symptoms", ())), frozenset(raw.get("kinds", ())), _pattern(raw, "raised", number, whole=True),
+                _pattern(raw, "text", number), _pattern(raw, "metrics", number),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _pattern(raw: Mapping[str, Any], key: str, number: int, *, whole: bool = False) -> re.Pattern[str] | None:
+    if key not in raw:
+        return None
+    try:
+        return re.compile(f"(?:{raw[key]})\\Z" if whole else raw[key], re.IGNORECASE)
+    except re.error as error:
+        raise ValueError(f"cause rule {number}: {key} is no pattern: {error}") from error
+
+
+@cache
+def cause_rules() -> tuple[Rule, ...]:
+    """The rules of this package."""
+    return parse_rules((HERE / "causes.yaml").read_text())
+
+
+def cause_of(case: Case, symptom: Symptom, more: Iterable[Rule] = ()) -> Cause:
+    """The class of the first rule that fits (`more` come first), or undetermined; without baselines it is less sure."""
+    if symptom in (Symptom.NONE, Symptom.CANCELLED, Symptom.TIME_LIMIT):
+        return Cause()
+    origins = [f for f in case.findings if not f.is_echo]
+    for rule in (*more, *cause_rules()):
+        if _fits(rule, case, symptom, origins):
+            sure = rule.confidence * (1.0 if case.baselines or case.has_library else 0.8)
+            return Cause(rule.name, round(sure, 3))
+    return Cause()
+
+
+def _fits(rule: Rule, case: Case, symptom: Symptom, origins: list[Finding]) -> bool:
+    tests = (
+        (rule.symptoms, lambda: symptom in rule.symptoms),
+        (rule.events, lambda: any(_is_event(f, rule) for f in origins)),
+        (rule.kinds, lambda: any(f.kind in rule.kinds for f in case.findings)),
+        (rule.raised, lambda: any(rule.raised.match(k) for k in _raised(origins)) if rule.raised else True),
+        (rule.text, lambda: any(rule.text.search(f.statement) for f in origins if f.source == "logs") if rule.text else True),
+        (rule.metrics, lambda: any(_is_metric(f, rule) for f in origins)),
+    )
+    return all(test() for condition, test in tests if condition)
+
+
+def _is_event(finding: Finding, rule: Rule) -> bool:
+    if finding.kind != "node_event" or finding.subject not in rule.events:
+        return False
+    return not rule.codes or any(f" {code} " in f" {finding.statement} " for code in rule.codes)
+
+
+def _is_metric(finding: Finding, rule: Rule) -> bool:
+    return finding.source == "metrics" and finding.score >= 0.5 and rule.metrics is not None and bool(rule.metrics.search(finding.subject or ""))
+
+
+def _raised(origins: list[Finding]) -> list[str]:
+    """Classes of the exceptions in the statements of `rank_exception`, strongest and earliest first."""
+    told = sorted((f for f in origins if f.kind == "rank_exception"), key=lambda f: (-f.score, f.at or 0.0))
+    return [m.group(1) for f in told if (m := re.search(r"\braised (\w+)", f.statement))]

@@ -1,0 +1,1 @@
+"""Logs compared on three axes: across jobs, across peers, across time."""

@@ -1,0 +1,269 @@
+"""When a job left its own course: step times, loss, silence, and the onset that follows from them.
+
+Iteration times come from printed iteration lines or from operation time lines. All times are seconds since 1970 with
+node clocks corrected; onsets are windows, never instants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ml.log_diffs.topology import Finding, Job
+
+Floats = npt.NDArray[np.float64]
+
+MIN_BEFORE = 8
+MIN_AFTER = 5
+MIN_RATIO = 1.5
+"""A shift below this ratio is noise on shared machines: healthy runs reach 1.3 between halves."""
+WINDOW = 10
+"""Steps of one window, as in L4."""
+NOTABLE_SILENCE_S = 10.0
+SILENT_STEPS = 20
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A lasting change of level: first index of the new level, levels before and after (medians), and their ratio."""
+
+    index: int
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """After over before."""
+        return self.after / self.before if self.before > 0 else float("inf")
+
+
+@dataclass(frozen=True)
+class Onset:
+    """First window outside the job's own course, and which observation says so."""
+
+    method: str
+    statement: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    iteration: int | None = None
+    phase: str | None = None
+    nodes: tuple[str, ...] = ()
+    ranks: tuple[int, ...] = ()
+
+
+def level_shift(times: Floats, min_ratio: float = MIN_RATIO) -> Shift | None:
+    """The split of a series into two levels that leaves the least squared error of its logarithm.
+
+    Values are clipped to a factor of 8 around the median first, so that a few long pauses do not draw the split. Only
+    an upward shift counts, of at least `min_ratio` between medians, whose quartiles do not overlap.
+
+    >>> level_shift(np.array([1.0] * 10 + [3.0] * 10)).index
+    10
+    """
+    n = len(times)
+    if n < MIN_BEFORE + MIN_AFTER:
+        return None
+    middle = float(np.median(times))
+    logs = np.log(np.clip(times, middle / 8, middle * 8))
+    total = np.cumsum(logs)
+    size = np.arange(1, n)
+    mean_before = total[:-1] / size
+    mean_after = (total[-1] - total[:-1]) / (n - size)
+    gain = size * (n - size) / n * (mean_after - mean_before) ** 2
+    allowed = (size >= MIN_BEFORE) & (n - size >= MIN_AFTER) & (mean_after > mean_before)
+    if not allowed.any():
+        return None
+    index = int(size[np.argmax(np.where(allowed, gain, -1.0))])
+    before, after = times[:index], times[index:]
+    shift = Shift(index, float(np.median(before)), float(np.median(after)))
+    is_clear = np.quantile(after, 0.25) > np.quantile(before, 0.75)
+    return shift if shift.ratio >= min_ratio and is_clear else None
+
+
+def slow_stretch(times: Floats, min_ratio: float = 2.0) -> tuple[int, int, float] | None:
+    """The longest run of windows whose median is at least `min_ratio` times the job's fast quarter: (first, end, ratio).
+
+    Catches a slowdown that ends again. None when it covers fewer than `WINDOW` steps.
+    """
+    if len(times) < 3 * WINDOW:
+        return None
+    usual = float(np.quantile(times, 0.25))
+    rolling = pd.Series(times).rolling(WINDOW).median().to_numpy()[WINDOW - 1 :]
+    is_slow = rolling >= min_ratio * usual
+    best = (0, 0)
+    start = None
+    for place, slow in enumerate([*is_slow.tolist(), False]):
+        if slow and start is None:
+            start = place
+        elif not slow and start is not None:
+            best = max(best, (place - start, -start))
+            start = None
+    length, first = best[0], -best[1]
+    if length < WINDOW:
+        return None
+    begin = first + WINDOW // 2
+    end = first + length - 1 + WINDOW // 2
+    return begin, end, float(np.median(times[begin:end]) / usual)
+
+
+def pauses(times: Floats, factor: float = 4.0) -> tuple[int, int, float] | None:
+    """Long single steps that take at least a fifth of the time from the first of them on: (first index, number, their share)."""
+    if len(times) < MIN_BEFORE + MIN_AFTER:
+        return None
+    is_long = times > factor * np.median(times)
+    where = np.nonzero(is_long)[0]
+    if len(where) < 3:
+        return None
+    first = int(where[0])
+    share = float(times[first:][is_long[first:]].sum() / times[first:].sum())
+    return (first, len(where), share) if share >= 0.2 else None
+
+
+def iteration_times(iterations: pd.DataFrame) -> pd.DataFrame:
+    """Printed step times for the whole job: `step, started_at, step_time_s`, the median over the ranks that print.
+
+    A line `iteration 45 … 0.4 s` tells of the steps since the line before; `started_at` is when that line was printed.
+    """
+    known = iterations.dropna(subset=["iteration"])
+    if known.empty:
+        return pd.DataFrame({"step": [], "started_at": [], "step_time_s": []})
+    grouped = known.groupby("iteration", sort=True).agg(at=("occurred_at", "median"), step_time_s=("step_time_s", "median"))
+    steps = grouped.index.to_numpy()
+    spacing = np.diff(steps, prepend=steps[0])
+    elapsed = grouped["at"].diff().to_numpy() / np.where(spacing > 0, spacing, 1)
+    measured = grouped["step_time_s"].to_numpy(dtype=float)
+    times = np.where(np.isnan(measured), elapsed, measured)
+    frame = pd.DataFrame({"step": np.maximum(steps - np.maximum(spacing, 1) + 1, 0), "started_at": grouped["at"].to_numpy(), "step_time_s": times})
+    return frame.dropna(subset=["step_time_s"]).reset_index(drop=True)
+
+
+def slowdown_findings(times: pd.DataFrame) -> list[Finding]:
+    """Findings on the job's own step times: a lasting shift, a slow stretch, or many long pauses. They name no place."""
+    if times.empty:
+        return []
+    values = times["step_time_s"].to_numpy(dtype=float)
+    shift = level_shift(values)
+    if shift is not None:
+        return [_slow(times, "step_time_shift", shift.index, shift.ratio,
+                      f"steps took {shift.after:.3g} s instead of {shift.before:.3g} s ({shift.ratio:.1f} times)")]  # fmt: skip
+    stretch = slow_stretch(values)
+    if stretch is not None:
+        begin, end, ratio = stretch
+        return [_slow(times, "slow_stretch", begin, ratio, f"{end - begin} steps took {ratio:.1f} times as long as the others")]
+    stops = pauses(values)
+    if stops is not None:
+        first, number, share = stops
+        return [_slow(times, "step_pauses", first, 1 / (1 - min(share, 0.9)), f"{number} single long steps took {share:.0%} of the time")]
+    return []
+
+
+def _slow(times: pd.DataFrame, kind: str, index: int, ratio: float, words: str) -> Finding:
+    row = times.iloc[index]
+    score = float(np.clip(0.5 + 0.5 * (ratio - MIN_RATIO) / 1.5, 0.5, 1.0))
+    return Finding(
+        "operations", "temporal", kind, f"from step {int(row.step)} on, {words}", score, at=float(row.started_at),
+        iteration=int(row.step), phase="train", subject="step_time", table="onsets",
+    )  # fmt: skip
+
+
+def non_finite_findings(iterations: pd.DataFrame) -> list[Finding]:
+    """The first iteration whose printed loss or gradient norm is not a finite number."""
+    found = []
+    for column, name in (("loss", "loss"), ("grad_norm", "gradient norm")):
+        if column not in iterations or iterations.empty:
+            continue
+        values = iterations[column].to_numpy(dtype=float)
+        is_printed = iterations[f"is_{column}_printed"].to_numpy(dtype=bool) if f"is_{column}_printed" in iterations else ~np.isnan(values) | False
+        bad = iterations[is_printed & ~np.isfinite(values)]
+        if len(bad):
+            first = bad.sort_values(["iteration", "rank"], kind="stable").iloc[0]
+            found.append(
+                Finding("logs", "temporal", "loss_nonfinite", f"the {name} was not finite at iteration {int(first.iteration)}", 0.95,
+                        at=_number(first.occurred_at), iteration=int(first.iteration), phase="train", subject=column,
+                        refs=((str(first.file), int(first.line)),) if "file" in iterations else (), table="onsets")
+            )  # fmt: skip
+    return found[:1]
+
+
+def loss_jump_findings(iterations: pd.DataFrame) -> list[Finding]:
+    """A loss that jumped to at least five times its level (median of the ten before), as ByteRobust watches for."""
+    if iterations.empty or "loss" not in iterations:
+        return []
+    series = iterations.groupby("iteration", sort=True)["loss"].median()
+    values = series.to_numpy(dtype=float)
+    for place in range(5, len(values)):
+        level = float(np.nanmedian(values[max(0, place - WINDOW) : place]))
+        if np.isfinite(values[place]) and level > 0 and values[place] >= 5 * level:
+            step = int(series.index[place])
+            return [Finding("logs", "temporal", "loss_jump", f"the loss jumped from {level:.4g} to {values[place]:.4g} at iteration {step}",
+                            0.7, iteration=step, phase="train", subject="loss", table="onsets")]  # fmt: skip
+    return []
+
+
+def last_progress(iterations: pd.DataFrame, steps: pd.DataFrame) -> tuple[float | None, int | None]:
+    """Time and number of the last step that anybody made: from operations where there are any, else from printed lines."""
+    at: list[float] = []
+    number: list[int] = []
+    if not steps.empty:
+        at.append(float(steps["ended_at"].max()))
+        number.append(int(steps["step"].max()))
+    elif not iterations.empty:
+        number.append(int(iterations["iteration"].max()))
+    if not iterations.empty and iterations["occurred_at"].notna().any():
+        at.append(float(iterations["occurred_at"].max()))
+    return (max(at) if at else None), (max(number) if number else None)
+
+
+def silence_findings(job: Job, progress_at: float | None, failed_at: float | None, step_time_s: float | None, step: int | None) -> list[Finding]:
+    """A long time without any progress before the first failure, or before the end when nothing failed: a hang.
+
+    `step_time_s` is the job's usual step time; the silence must be both absolutely and relatively long.
+    """
+    until = failed_at if failed_at is not None else job.ended_at
+    if progress_at is None or until is None:
+        return []
+    silent = until - progress_at
+    bar = max(NOTABLE_SILENCE_S, SILENT_STEPS * (step_time_s or 0.0))
+    if silent < bar:
+        return []
+    what = "the first failure" if failed_at is not None else "the end"
+    return [
+        Finding("logs", "temporal", "no_progress", f"no rank made progress for {silent:.0f} s before {what}", min(0.95, 0.6 + 0.1 * silent / bar),
+                at=progress_at, iteration=step, phase="train", subject="silence", table="onsets")
+    ]  # fmt: skip
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not np.isfinite(value) else float(value)
+
+
+def choose_onset(findings: Sequence[Finding], progress_at: float | None, step: int | None, failed_at: float | None) -> Onset | None:
+    """The earliest strong departure from the course; without one, where progress ended or the first failure was.
+
+    Times of a watchdog have had its waiting time subtracted before (`at` is when the wait began).
+    """
+    departures = [f for f in findings if f.kind in DEPARTURES and f.iteration is not None]
+    if departures:
+        first = min(departures, key=lambda f: (f.iteration or 0, f.kind))
+        return Onset(first.kind, first.statement, first.at, _later(first.at, 10.0), first.iteration, first.phase or "train", first.nodes, first.ranks)
+    blamed = sorted((f for f in findings if f.accuses and f.at is not None), key=lambda f: (-f.score, f.at or 0.0))
+    started = progress_at if progress_at is not None else (blamed[0].at if blamed else failed_at)
+    if started is None:
+        return None
+    if step is None:
+        phase = blamed[0].phase if blamed and blamed[0].phase else "init"
+        return Onset("first_failure", "the job failed before its first iteration", failed_at or started, _later(failed_at or started, 10.0), None, phase)
+    phases = [f.phase for f in blamed if f.phase]
+    phase = "checkpoint" if "checkpoint" in phases[:1] else "train"
+    return Onset("last_progress", f"step {step} was the last that anybody worked on", started, _later(started, 10.0), step, phase)
+
+
+DEPARTURES = frozenset({"step_time_shift", "slow_stretch", "step_pauses", "loss_nonfinite", "loss_jump", "operation_left_out"})
+
+
+def _later(at: float | None, seconds: float) -> float | None:
+    return None if at is None else at + seconds
