@@ -83,10 +83,20 @@ def _literal(value: Any) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
+class _NoPandas:
+    """A finder that has no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raise ModuleNotFoundError for pandas; leave all else to the next finder."""
+        if name == "pandas":
+            raise ModuleNotFoundError("a look-up does without pandas", name=name)
+
+
 def without_pandas() -> None:
     """Let this process do without pandas: pyarrow imports it for its first scalar, which takes a look-up's whole second.
 
     For processes that only look something up: afterwards `import pandas` fails. Nothing happens when it is loaded already.
     """
     if "pandas" not in sys.modules:
-        sys.modules["pandas"] = None  # type: ignore[assignment]
+        sys.meta_path.insert(0, _NoPandas)

@@ -77,7 +77,8 @@ def compare(this: Described, other: Described, classes: KeyClasses) -> Compariso
         total += shown.rule.weight if shown.rule.costs else 0.0
         if mine and theirs and mine.value == theirs.value:
             continue
-        if is_one_sided and (mine is None or theirs is None) and _is_of_block(name, this, other):
+        is_lacking = mine is None or theirs is None
+        if is_lacking and (name in SCALE_KEYS or (is_one_sided and _is_of_block(name, this, other))):
             n_unknown += 1
             continue
         differences.append(_difference(name, mine, theirs, ratio))
