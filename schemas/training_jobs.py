@@ -38,6 +38,7 @@ TABLE = Table(
         Column("notes", STRINGS, "the same in sentences", nullable=False),
         Column("archive_path", pa.string(), "folder of the job below the archive"),
         Column("job_hash", pa.string(), "hash of the content of all its files", nullable=False),
+        Column("listing_hash", pa.string(), "hash of its files' paths, sizes and times: while it stays, nothing is read again"),
         INGEST_BATCH,
     ),
     key=("job_id",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,15 @@ def walk(root: str | Path) -> Iterator[FoundFile]:
                     pending.append((inner, depth + 1))
                 continue
             found.append(_file(base, inner, entry))
-    yield from sorted(found, key=lambda file: file.path)
+    yield from _named_apart(sorted(found, key=lambda file: (file.path, file.place)))
+
+
+def _named_apart(files: list[FoundFile]) -> Iterator[FoundFile]:
+    """Files whose names differ only in bytes that no text can show get a number, so that each has its own path."""
+    taken: dict[str, int] = {}
+    for file in files:
+        n = taken[file.path] = taken.get(file.path, 0) + 1
+        yield file if n == 1 else replace(file, path=f"{file.path}~{n}")
 
 
 def _unreadable(error: OSError) -> Problem:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters import clocks
+from jobs.adapters.archive import JobFiles
 from jobs.adapters.completion import Completion
 from jobs.adapters.job_facts import JobFacts, coverage_of, gather
 from jobs.adapters.job_reader import FileReport, JobRead, sample_text, with_message_keys
-from jobs.adapters.job_tables import staging_schema
 from jobs.adapters.redaction import redact_column
 from schemas import tables
 
@@ -161,6 +163,31 @@ def _ledger(job_id: str, report: FileReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def listing_hash(job: JobFiles) -> str:
+    """Hash of the paths, sizes and times of a job's files, and of what a scheduler export says of it.
+
+    It begins with the hash of the code that reads files: rows of another version of it are read again.
+    """
+    digest = hashlib.sha256()
+    for file in job.files:
+        digest.update(f"{file.path}\0{file.size}\0{file.modified_ns}\n".encode())
+    row = job.scheduler.get("row")
+    digest.update(repr(sorted(row.fields.items()) if row is not None else "").encode())
+    return f"{definition()}:{digest.hexdigest()}"
+
+
+@cache
+def definition() -> str:
+    """Hash of the code that turns files into rows."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for folder in ("jobs/adapters", "ml/templates", "ml/machines"):
+        for file in sorted((root / folder).glob("*.py")):
+            if folder != "ml/machines" or file.stem in ("grid", "limits"):
+                digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def job_hash(reports: list[FileReport]) -> str:
     """Hash of all files' paths and contents: the same files give the same hash, in whatever order they are listed."""
     digest = hashlib.sha256()
@@ -180,12 +207,10 @@ def _job_row(done: JobRead, facts: JobFacts) -> dict[str, Any]:
         "n_nodes": len(facts.nodes) or None, "world_size": facts.world_size, "n_gpus": record.n_gpus, "lineage_id": record.lineage_id,
         "attempt": record.attempt, "config": list(facts.config.items()), "coverage": list(coverage_of(done, facts).items()),
         "flags": sorted(facts.flags), "notes": facts.notes, "archive_path": job.root or None, "job_hash": job_hash(done.reports),
+        "listing_hash": listing_hash(job),
     }  # fmt: skip
 
 
 def job_tables() -> tuple[str, ...]:
     """Every table that a job's files can give rows to, the ledger last."""
     return (*EVENT_TABLES, "machine_metrics", "clock_offsets", "ranks", "quarantine", "training_jobs", "ingested_files")
-
-
-__all__ = ["job_tables", "results", "schema_of", "staging_schema"]

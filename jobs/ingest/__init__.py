@@ -1,0 +1,1 @@
+"""Ingest: the archive's new and changed jobs into bronze and silver tables."""
