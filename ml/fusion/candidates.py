@@ -18,6 +18,8 @@ CONSEQUENCE_AFTER_S = 15.0
 EXPLAINED = 0.4
 """What indirect evidence may reach elsewhere when a direct witness explains the failure already."""
 DIRECT = 0.75
+SLOW_ELSEWHERE = 0.4
+"""What a slow rank tells of a failure that is no slowdown."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def witnesses(case: Case, symptom: Symptom, onset: Window | None) -> list[Witnes
     A finding that names several nodes is worth less for each of them; one that begins after the failure is a
     consequence; for a slowdown only findings of speed and machines count.
     """
-    slow = weights()[2] if symptom == Symptom.SLOWDOWN else None
+    slow = weights().slow_families if symptom == Symptom.SLOWDOWN else None
     found = []
     for finding in case.findings:
         weight = weight_of(finding)
@@ -46,6 +48,8 @@ def witnesses(case: Case, symptom: Symptom, onset: Window | None) -> list[Witnes
         nodes = finding.nodes or case.job.nodes_under(finding.ranks)
         n_all = max(len(case.job.nodes), len(nodes), 2)
         share = 1.0 - (len(nodes) - 1) / n_all
+        if weight.is_slow and slow is None:
+            share *= SLOW_ELSEWHERE
         worth = min(0.99, weight.reliability * finding.score) * share * _timing(finding, onset, weight.is_direct)
         found += [Witness(finding, node, worth, weight.family, weight.is_direct) for node in nodes]
     return found

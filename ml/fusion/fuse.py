@@ -52,7 +52,7 @@ def onset_of(case: Case, symptom: Symptom) -> Window | None:
 
 def _is_global(case: Case) -> bool:
     """Nearly every rank shows the same origin."""
-    return any(f.is_global and not f.is_echo and f.score >= 0.5 for f in case.of("rank_exception", "rank_exit_signal", "launcher_terminated"))
+    return any(f.is_global and not f.is_echo and f.score >= 0.5 for f in case.of("rank_exception", "rank_exit_signal"))
 
 
 def _weighed(case: Case, symptom: Symptom, candidates: list[Candidate]) -> list[Candidate]:

@@ -24,6 +24,17 @@ class Weight:
     reliability: float
     family: str
     is_direct: bool = False
+    is_slow: bool = False
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All weights: by kind, by prefix of the kind, by source; and the families that may explain a slowdown."""
+
+    kinds: Mapping[str, Weight]
+    prefixes: Mapping[str, Weight]
+    sources: Mapping[str, Weight]
+    slow_families: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -42,18 +53,22 @@ class Rule:
 
 
 @cache
-def weights() -> tuple[Mapping[str, Weight], Mapping[str, Weight], frozenset[str]]:
-    """Weights by kind, weights by source, and the families that may explain a slowdown."""
+def weights() -> Weights:
+    """The weights of this package."""
     read: dict[str, Any] = yaml.safe_load((HERE / "weights.yaml").read_text())
-    kinds = {kind: Weight(**values) for kind, values in read["kinds"].items()}
-    sources = {source: Weight(**values) for source, values in read["sources"].items()}
-    return kinds, sources, frozenset(read["slow_families"])
+    kinds, prefixes, sources = ({key: Weight(**values) for key, values in read[part].items()} for part in ("kinds", "prefixes", "sources"))
+    return Weights(kinds, prefixes, sources, frozenset(read["slow_families"]))
 
 
 def weight_of(finding: Finding) -> Weight:
-    """The weight of a finding's kind, else of its source."""
-    kinds, sources, _ = weights()
-    return kinds.get(finding.kind) or sources.get(finding.source) or Weight(0.5, finding.source)
+    """The weight of a finding's kind, else of its kind's prefix, else of its source."""
+    known = weights()
+    if finding.kind in known.kinds:
+        return known.kinds[finding.kind]
+    for prefix, weight in known.prefixes.items():
+        if finding.kind.startswith(prefix):
+            return weight
+    return known.sources.get(finding.source) or Weight(0.5, finding.source)
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:

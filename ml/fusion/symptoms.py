@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from ml.fusion.types import Case, Symptom
 
-SLOW_KINDS = frozenset({"step_time_shift", "slow_stretch", "step_pauses", "slower_than_baselines"})
+SLOW_KINDS = frozenset({"step_time_shift", "slow_stretch", "step_pauses"})
+SLOW_PLACES = frozenset({"slow_worker", "intermittent_pause", "slow_link", "slow_transfer", "slower_than_baselines"})
+VERY_SLOW = 0.7
+"""Score from which a slow place alone, without a shift in the job's own course, is a slowdown that a user saw."""
 STRONG = 0.5
 GONE_STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED"})
@@ -37,7 +40,7 @@ def symptom_of(case: Case) -> Symptom:
 
 def is_slow(case: Case) -> bool:
     """Whether the job became clearly slower, by its own course or by what its operations say."""
-    return any(f.score >= STRONG for f in case.of(*SLOW_KINDS))
+    return any(f.score >= STRONG for f in case.of(*SLOW_KINDS)) or any(f.score >= VERY_SLOW and not f.is_echo for f in case.of(*SLOW_PLACES))
 
 
 def is_silent(case: Case) -> bool:

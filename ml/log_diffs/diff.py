@@ -120,7 +120,7 @@ def onset_findings(evidence: Evidence, said: Sequence[Finding]) -> list[Finding]
         behind = progress.behind_findings(job, steps)
         found += left_out + [replace(f, is_echo=True) if left_out else f for f in behind]
         found += course.silence_findings(job, progress_at, failed_at, _usual_pace(times, iterations), step)
-    if step is not None:
+    if step is not None and _has_stepped(steps, iterations):
         found.append(
             Finding("logs", "temporal", "progressed", f"the job made steps up to {step}", 0.0, at=progress_at, iteration=step, phase="train",
                     subject="progress", table="onsets")
@@ -132,6 +132,11 @@ def onset_findings(evidence: Evidence, said: Sequence[Finding]) -> list[Finding]
                     subject=onset.method, table="onsets")
         )  # fmt: skip
     return [replace(f, table="onsets") for f in found]
+
+
+def _has_stepped(steps: pd.DataFrame, iterations: pd.DataFrame) -> bool:
+    """Whether a whole step was made: a progress line was printed, or some rank went on to a second step."""
+    return not iterations.empty or (not steps.empty and steps["step"].nunique() > 1)
 
 
 def _usual_pace(times: pd.DataFrame, iterations: pd.DataFrame) -> float | None:
@@ -182,8 +187,8 @@ def _compare(evidence: Evidence, rows: Sequence[Count], told: set[str], scope: s
     if len(peers) < 3 or not ids:
         return []
     counts = np.array([[table.get((p, t), 0.0) for t in ids] for p in peers])
-    spokesmen = _spokesmen(counts, peers, scope)
-    may = [t in told and not (evidence.n_baselines == 0 and not evidence.has_library and spokesmen[i]) for i, t in enumerate(ids)]
+    spoken = _spokesmen(job, rows)
+    may = [t in told and t not in spoken for t in ids]
     compared = compare_peers(counts, may)
     texts = {u.template_id: u for u in evidence.utterances}
     return [_outlier(job, peers, ids, texts, o, scope) for o in compared.outliers]
@@ -196,12 +201,15 @@ def _peers(job: Job, rows: Sequence[Count], scope: str) -> list[object]:
     return role_wide or sorted(seen, key=str)
 
 
-def _spokesmen(counts: np.ndarray, peers: Sequence[object], scope: str) -> list[bool]:
-    """Columns that only the first or the last rank prints: they speak for all, by design."""
-    if scope != "rank":
-        return [False] * counts.shape[1]
-    only = (counts > 0).sum(axis=0) == 1
-    return [bool(only[i] and (counts[0, i] > 0 or counts[-1, i] > 0)) for i in range(counts.shape[1])]
+def _spokesmen(job: Job, rows: Sequence[Count]) -> set[str]:
+    """Templates that only the first or only the last rank prints: these ranks speak for all, by design. What they raise is judged by `origins`."""
+    ranks = [p.rank for p in job.places] or [r for c in rows for r in c.ranks]
+    if not ranks:
+        return set()
+    by_template: dict[str, set[int]] = {}
+    for count in rows:
+        by_template.setdefault(count.template_id, set()).update(count.ranks)
+    return {t for t, said in by_template.items() if said in ({min(ranks)}, {max(ranks)}, {min(ranks), max(ranks)})}
 
 
 def _outlier(job: Job, peers: Sequence[object], ids: Sequence[str], texts: Mapping[str, Utterance], outlier: Outlier, scope: str) -> NodeFinding:
@@ -287,6 +295,8 @@ def template_score(said: Utterance, change: str, in_baselines: bool, is_complete
     score = VOICE_SCORES[said.voice]
     if any(e.is_signal for e in said.exits):
         score = 0.85
+    elif said.exits:
+        score = 0.35
     elif said.voice is Voice.ORIGIN and said.raised:
         score = 0.9
     elif said.alert and said.alert in ("oom", "xid", "non_finite", "hardware", "storage"):

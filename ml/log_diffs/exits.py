@@ -42,6 +42,8 @@ class Exit:
     local_rank: int | None = None
     host: str | None = None
     at: float | None = None
+    is_first: bool = False
+    """The launcher says that this process was the first of its node to fail."""
 
     @property
     def is_signal(self) -> bool:
@@ -93,14 +95,15 @@ def _same(one: Exit, other: Exit) -> bool:
 
 
 def _blocks(text: str) -> Iterator[Exit]:
+    first = text.find("first observed failure")
     for block in _BLOCK.finditer(text):
         code = normal_code(int(block["code"]))
-        yield Exit(code, int(block["rank"]), int(block["local"]), block["host"], _instant(block["time"]))
+        yield Exit(code, int(block["rank"]), int(block["local"]), block["host"], _instant(block["time"]), 0 <= first < block.start())
 
 
 def _agents(text: str) -> Iterator[Exit]:
     for line in _AGENT.finditer(text):
-        yield Exit(normal_code(int(line["code"])), local_rank=int(line["local"]))
+        yield Exit(normal_code(int(line["code"])), local_rank=int(line["local"]), is_first=True)
 
 
 def _tasks(text: str) -> Iterator[Exit]:

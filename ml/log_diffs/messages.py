@@ -53,7 +53,7 @@ _LOADS = re.compile(r"data ?loader|\bs3\b|\bhttps?:|\bnfs\b|storage|download|\bh
 _TEARDOWN = re.compile(
     r"\bsigterm\b|signal 15\b|closing signal|death signal|shutting down (?:worker|process)|killing subprocess"
     r"|signalexception|keyboardinterrupt|childfailederror|worker group|stop(?:ping|ped) (?:all )?workers"
-    r"|main process received|terminating (?:all )?(?:worker|process|task)|slurmstepd: error: \*\*\* |step cancelled"
+    r"|main process received|terminating (?:all )?(?:worker|process|task)|terminated by the launcher|slurmstepd: error: \*\*\* |step cancelled"
     r"|forcefully exiting|(?:sent|sending) (?:signal|process)|calledprocesserror|subprocess\.calledprocess",
     re.IGNORECASE,
 )
@@ -66,7 +66,8 @@ _FAILURE = re.compile(
 )
 
 _SUMMARY = re.compile(
-    r"^(?:\[?[A-Za-z]{0,8}\s?\d{0,6}\]?:?\s*)?((?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}?(?:Error|Exception|Interrupt|Exit|Warning|Timeout|NotFound|Failure|Abort|EOF)\w{0,20})"
+    r"^(?:\[[^\]\n]{1,40}\]:?[ \t]*)?((?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}?(?:Error|Exception|Interrupt|Exit|Timeout|NotFound|Failure|Abort|EOF)\w{0,20}"
+    r"|(?:[A-Za-z_]\w*\.){1,8}[a-z]{1,20}(?:error|exception|timeout))"
     r"(?::[ \t]*([^\n]{0,400})|[ \t]*$)",
     re.MULTILINE,
 )
@@ -136,6 +137,4 @@ def _of_failure(summary: str, text: str) -> Voice:
         return Voice.CASCADE
     if _TIMED_OUT.search(summary) and not loads and _TALKS_TO_PEERS.search(text):
         return Voice.WAITING
-    if re.search(r"\bterminated\b|\bkilled by launcher\b", summary, re.IGNORECASE) and not re.search(r"unexpected", summary, re.IGNORECASE):
-        return Voice.TEARDOWN
     return Voice.ORIGIN

@@ -7,8 +7,9 @@ said nothing while their peers complained.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ml.log_diffs.exits import Exit, exits_in, signal_name
@@ -117,7 +118,8 @@ def words_of(job: Job, utterances: Sequence[Utterance]) -> Words:
             at = _when(each, said)
             known = ends.get(rank)
             if known is None or (known.exit.is_orderly and not each.is_orderly) or (known.exit.code == each.code and _is_finer(at, known.at)):
-                ends[rank] = End(rank, each, at, said.ref, said.template_id)
+                is_first = each.is_first or (known is not None and known.exit.code == each.code and known.exit.is_first)
+                ends[rank] = End(rank, replace(each, is_first=is_first), at, said.ref, said.template_id)
     return Words(job, tuple(utterances), ends)
 
 
@@ -140,7 +142,7 @@ def exit_findings(words: Words) -> list[Finding]:
     complaining = {u.rank for u in words.of(Voice.CASCADE, Voice.WAITING)}
     is_global = is_nearly_all(len(signalled), len(words.peers)) and len(words.peers) > 1
     start = words.first_failure_at
-    found = []
+    found = _terminated(words)
     for rank, end in sorted(signalled.items()):
         is_late = end.at is not None and start is not None and end.at > start + TIE_S
         is_echo = is_late or rank in complaining
@@ -157,15 +159,63 @@ def exit_findings(words: Words) -> list[Finding]:
     return found
 
 
+def _terminated(words: Words) -> list[Finding]:
+    """Ranks that their launcher names first and that ended by SIGTERM, which somebody else must have sent, before any failure."""
+    start, told = words.first_failure_at, {f.nodes[0] for f in launcher_findings(words) if f.nodes}
+    ended = [
+        end for end in words.ends.values()
+        if end.exit.code == -15 and end.exit.is_first and words.job.node_of.get(end.rank) not in told
+        and (start is None or end.at is None or end.at <= start + TIE_S)
+    ]  # fmt: skip
+    if not ended or is_nearly_all(len(ended), len(words.peers)):
+        return []
+    return [
+        Finding(
+            "logs", "spatial", "rank_exit_terminated",
+            f"{where(words.job, (e.rank,), ())} was ended by SIGTERM from outside, before any other rank failed", 0.85 / len(ended),
+            words.job.nodes_under((e.rank,)), (e.rank,), at=e.at, subject=e.template_id, refs=e.ref,
+        )
+        for e in sorted(ended, key=lambda e: e.rank)
+    ]  # fmt: skip
+
+
+_TOLD_TO_END = re.compile(r"(?:received|got|caught)[^\n]{0,40}\b(?:signal|sig(?:term|int|hup|usr[12]))\b|preempt", re.IGNORECASE)
+
+
+def launcher_findings(words: Words) -> list[Finding]:
+    """Launchers that were told to end: all of them by the scheduler or a person; one alone is an origin, late ones are echoes."""
+    told: dict[str, Utterance] = {}
+    for said in sorted(words.utterances, key=lambda u: (u.first_at or 0.0, u.template_id)):
+        if said.node and said.rank is None and _TOLD_TO_END.search(said.message[:2000]):
+            told.setdefault(said.node, said)
+    if not told:
+        return []
+    start = words.first_failure_at
+    first = min(u.first_at or 0.0 for u in told.values())
+    is_global = is_nearly_all(len(told), len(words.job.nodes))
+    is_late = start is not None and first > start + TIE_S
+    groups = [tuple(sorted(told))] if is_global else [(node,) for node in sorted(told)]
+    return [
+        Finding(
+            "logs", "spatial", "launcher_terminated", f"the launcher on {', '.join(nodes)} was told to end by a signal from outside",
+            0.8 / len(groups), nodes, words.job.ranks_on(nodes), is_echo=is_late, is_global=is_global, at=told[nodes[0]].first_at,
+            subject=told[nodes[0]].template_id, refs=told[nodes[0]].ref,
+        )
+        for nodes in groups
+    ]  # fmt: skip
+
+
 def silent_exit_findings(words: Words) -> list[Finding]:
     """The rank that ended first with a plain error code and not one word of its own, while later ones complain."""
     bad = {r: end for r, end in words.ends.items() if not end.exit.is_orderly and not end.exit.is_signal and end.at is not None}
     spoke = {u.rank for u in words.of(Voice.ORIGIN, Voice.CASCADE, Voice.WAITING)}
     mute = sorted(r for r in bad if r not in spoke)
     start = words.first_failure_at
-    if not mute or start is None or not spoke:
+    unplaced = any(u.rank is None and u.voice is Voice.ORIGIN and u.raised for u in words.utterances)
+    if not mute or start is None or not (spoke or unplaced):
         return []
     first = [r for r in mute if (bad[r].at or 0.0) <= start + TIE_S]
+    first = [r for r in first if bad[r].exit.is_first] or first
     if not first or len(first) > max(1, len(words.peers) // 4):
         return []
     return [
@@ -184,11 +234,35 @@ def exception_findings(words: Words) -> list[Finding]:
     for said in words.of(Voice.ORIGIN):
         own.setdefault(said.raised.kind if said.raised else said.template_id, []).append(said)
     n_fatal = sum(1 for group in own.values() if any(u.raised for u in group))
-    found = []
+    found = _unplaced(words)
     for kind, group in sorted(own.items(), key=lambda item: (item[1][0].first_at or 0.0, item[0])):
         ranks = tuple(sorted({u.rank for u in group if u.rank is not None}))
         is_global = is_nearly_all(len(ranks), len(words.peers)) and len(words.peers) > 1
         found.append(_exception(words, kind, group, ranks, is_global, n_fatal))
+    return found
+
+
+def _unplaced(words: Words) -> list[Finding]:
+    """Exceptions whose rank nobody knows (one file for all ranks): they name a kind, not a place; nodes only where a node is known."""
+    said = sorted(
+        (u for u in words.utterances if u.rank is None and u.voice is Voice.ORIGIN and u.raised and not u.exits and not u.is_normal),
+        key=lambda u: (u.first_at or 0.0, u.file or "", u.line or 0),
+    )
+    kinds: dict[str, list[Utterance]] = {}
+    for each in said:
+        kinds.setdefault(each.raised.kind if each.raised else "", []).append(each)
+    found = []
+    for kind, group in kinds.items():
+        nodes = tuple(sorted({u.node for u in group if u.node}))
+        is_global = len(words.job.nodes) > 1 and is_nearly_all(len(nodes), len(words.job.nodes))
+        text = group[0].raised.text[:160] if group[0].raised else ""
+        found.append(
+            Finding(
+                "logs", "spatial", "rank_exception", f"{'nodes ' + ', '.join(nodes) if nodes else 'a process'} raised {kind}: {text}",
+                0.6 / max(1, len(nodes)), nodes, is_global=is_global, at=group[0].first_at, iteration=group[0].iteration, phase=group[0].phase,
+                subject=group[0].template_id, refs=tuple(u.ref[0] for u in group[:4] if u.ref),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -308,6 +382,6 @@ def all_findings(job: Job, utterances: Sequence[Utterance], last_at: dict[str, f
     """Every finding of this module for a job that did not complete."""
     words = words_of(job, utterances)
     return [
-        *exit_findings(words), *silent_exit_findings(words), *exception_findings(words), *echo_findings(words),
+        *exit_findings(words), *launcher_findings(words), *silent_exit_findings(words), *exception_findings(words), *echo_findings(words),
         *missing_voice_findings(words), *missing_node_findings(job, utterances, last_at), *exit_code_findings(job),
     ]  # fmt: skip

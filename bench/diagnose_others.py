@@ -1,0 +1,51 @@
+"""Findings of the other packages for bench/diagnose_lab.py, as their stages would write them, without Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+Tables = dict[str, pa.Table]
+
+
+def findings(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
+    """Rows of operation_findings, stack_findings, collective_findings and machine_scores."""
+    return [*operations(tables, peers), *stacks(tables), *machines(tables, peers)]
+
+
+def operations(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
+    from ml.operations.job import Place, analyse_job
+
+    if not len(tables["operations"]):
+        return []
+    rows = tables["operations"].to_pandas()
+    rows = rows[rows["source"] == "timeline"]
+    ranks = tables["ranks"].to_pylist()
+    place = Place(
+        {r["rank"]: r["node"] for r in ranks}, {r["rank"]: r["role"] or "" for r in ranks}, {r["rank"]: dict(r["groups"] or ()) for r in ranks}
+    )
+    found = analyse_job(rows, place).findings
+    return [
+        row("operations", "operation_findings", f.axis, f.kind, f.nodes, f.ranks, f.score, f.statement, f.subject, at=f.at_s, iteration=f.iteration,
+            is_echo=f.is_echo, is_global=f.is_global, group_kind=f.group_kind)
+        for f in found
+    ]  # fmt: skip
+
+
+def stacks(tables: Tables) -> list[dict[str, Any]]:
+    return []
+
+
+def machines(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
+    return []
+
+
+def row(source: str, table: str, axis: str, kind: str, nodes: Any, ranks: Any, score: float, statement: str, subject: str | None, **more: Any) -> dict[str, Any]:
+    at = more.pop("at", None)
+    return {
+        "source": source, "axis": axis, "kind": kind, "nodes": list(nodes), "ranks": list(ranks), "devices": [], "group_kind": None, "score": score,
+        "is_echo": False, "is_global": False, "at": None if at is None else datetime.fromtimestamp(at, UTC), "iteration": None, "phase": None,
+        "statement": statement, "subject": subject, "refs": [], "table": table, **more,
+    }  # fmt: skip
