@@ -1,0 +1,137 @@
+"""Everything that the operations of one job say: findings and the cost of its slowness."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ml.operations.finding import Finding, milliseconds, strength
+from ml.operations.flat import what_if
+from ml.operations.ledger import Ledger, book
+from ml.operations.links import slow_transfers
+from ml.operations.patterns import pattern_findings, patterns
+from ml.operations.step_times import DEGRADED_FROM, StepTimes, step_times
+from ml.operations.workers import WARM_UP, slow_workers
+from ml.stragglers.whatif import WhatIf
+from ml.stragglers.words import TraceError
+
+ACCUSES_FROM = 0.5
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job ran: host, role and parallel groups by rank, and the library that carries its collectives."""
+
+    nodes: Mapping[int, str] = field(default_factory=dict)
+    roles: Mapping[int, str] = field(default_factory=dict)
+    groups: Mapping[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
+    backend: str = "gloo"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the baselines say: typical step times, and typical transfer of each collective, in seconds."""
+
+    step_times_s: tuple[float, ...] = ()
+    transfer_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobOperations:
+    """Findings, the strongest first; the what-if result, or why there is none; step times; what was repaired."""
+
+    findings: tuple[Finding, ...]
+    what_if: WhatIf | None
+    refused: str | None
+    step_times: StepTimes | None
+    ranks: tuple[int, ...]
+    notes: tuple[str, ...]
+
+
+def analyse_job(operations: pd.DataFrame, place: Place, expected: Expected | None = None) -> JobOperations:
+    """Findings and costs of one job's operations (columns as `ledger.book` wants them); never raises on their content."""
+    expected = expected or Expected()
+    usable = operations[operations["rank"].notna() & operations["step"].notna() & operations["started_us"].notna()]
+    if usable.empty:
+        return JobOperations((), None, "no operation has a rank, a step and a start", None, (), ())
+    ledger = book(operations, place.groups, place.nodes)
+    typical = _typical(ledger)
+    times = step_times(ledger.steps, typical, expected.step_times_s)
+    found = slow_workers(ledger, place.nodes, place.roles)
+    found += _unexplained(slow_transfers(ledger, place.nodes, place.backend, expected.transfer_s), found)
+    found += _pattern_findings(ledger, place.nodes, typical, found)
+    if times is not None:
+        found += time_findings(
+            times, ledger.steps, np.nanmedian(np.where(np.isnan(ledger.ended_s), np.nan, ledger.ended_s), axis=0)
+        )
+    result, refused = None, None
+    try:
+        result = what_if(ledger, WARM_UP)
+    except TraceError as error:
+        refused = str(error)
+    silent = sorted(set(place.nodes) - set(ledger.ranks))
+    notes = (f"{len(silent)} ranks left no operations, the first is rank {silent[0]}",) if silent else ()
+    ordered = tuple(sorted(found, key=lambda f: (-f.score, f.kind, f.ranks, f.subject)))
+    return JobOperations(ordered, result, refused, times, ledger.ranks, ledger.notes + notes)
+
+
+def _typical(ledger: Ledger) -> npt.NDArray[np.float64]:
+    known = np.isfinite(ledger.step_s).any(axis=0)
+    typical = np.full(ledger.step_s.shape[1], np.nan)
+    if known.any():
+        typical[known] = np.nanmedian(ledger.step_s[:, known], axis=0)
+    return typical
+
+
+def _unexplained(transfers: list[Finding], workers: list[Finding]) -> list[Finding]:
+    """Slow transfer is a consequence where a worker is slow already: it is kept, but as an echo."""
+    if not any(w.score >= ACCUSES_FROM for w in workers):
+        return transfers
+    return [replace(t, is_echo=True, score=min(t.score, 0.2)) for t in transfers]
+
+
+def _pattern_findings(
+    ledger: Ledger, nodes: Mapping[int, str], typical: npt.NDArray[np.float64], found: list[Finding]
+) -> list[Finding]:
+    """Patterns over the period of the strongest finding, or over the whole run."""
+    first = WARM_UP
+    strongest = max(found, key=lambda f: f.score, default=None)
+    if strongest is not None and strongest.iteration is not None:
+        first = int(np.searchsorted(ledger.steps, strongest.iteration))
+    period = typical[first:]
+    if not np.isfinite(period).any():
+        return []
+    return pattern_findings(ledger, patterns(ledger, first, len(typical)), nodes, float(np.nanmedian(period)))
+
+
+def time_findings(times: StepTimes, steps: npt.NDArray[np.int64], ended_s: npt.NDArray[np.float64] | None = None) -> list[Finding]:
+    """Findings about step times alone: they point at no place."""
+    found = []
+    if times.onset is not None:
+        worst = max(times.periods, key=lambda p: p.slowdown)
+        index = int(np.searchsorted(steps, times.onset))
+        at = float(ended_s[index - 1]) if ended_s is not None and index > 0 and np.isfinite(ended_s[index - 1]) else None
+        share = 1 - 1 / worst.slowdown
+        found.append(
+            Finding(
+                "step_time_rise", "temporal", strength(share),
+                f"steps take {milliseconds(worst.step_time_s)} from step {times.onset} on, {worst.slowdown:.2f} times the best "
+                f"level of {milliseconds(times.best_s)}", "step", iteration=times.onset, at_s=at, is_global=True,
+                operation="step", excess_s=worst.step_time_s - times.best_s, share_of_step=share,
+            )
+        )  # fmt: skip
+    if times.baseline_slowdown >= DEGRADED_FROM:
+        share = 1 - 1 / times.baseline_slowdown
+        found.append(
+            Finding(
+                "slower_than_baselines", "cross_job", strength(share),
+                f"a step takes {milliseconds(times.typical_s)}, {times.baseline_slowdown:.2f} times the "
+                f"{milliseconds(times.baseline_s)} of the baselines", "step", is_global=True, operation="step",
+                excess_s=times.typical_s - times.baseline_s, share_of_step=share,
+            )
+        )  # fmt: skip
+    return found
