@@ -23,6 +23,7 @@ TABLE = Table(
     columns=(
         TEMPLATE_ID,
         Column("template", pa.string(), "the message, `<*>` where it varies", nullable=False),
+        Column("pattern", pa.string(), "the template as the miner keeps it: lists folded, `<+>` where plain words vary"),
         ALERT,
         Column("is_predefined", pa.bool_(), "has a fixed id and a name in ml/templates/predefined.yaml", nullable=False),
         Column("name", pa.string(), "name of a predefined template"),

@@ -62,6 +62,8 @@ CLASS = _classes()
 NOUNS = _packed(masks.INDEX_NOUNS)
 GENERIC = _packed(masks.GENERIC_DOMAINS)
 COUNTRY = _packed(masks.COUNTRY_DOMAINS)
+WEEKDAYS = _packed(tuple(day.lower() for day in masks.WEEKDAYS))
+MONTHS = _packed(tuple(month.lower() for month in masks.MONTHS))
 CODES = _table(masks.CODE_WORDS)
 MAX_BYTES = masks.MAX_BYTES
 
@@ -140,6 +142,107 @@ def _less_than(s, i, end):  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def _name3(s, i, end, names):  # type: ignore[no-untyped-def]
+    """Whether a name of three letters with a capital stands here."""
+    if i + 3 > end or not (65 <= s[i] <= 90 and 97 <= s[i + 1] <= 122 and 97 <= s[i + 2] <= 122):
+        return False
+    return _contains(names, _pack(s, i, i + 3))
+
+
+@_compiled
+def _clock(s, i, end):  # type: ignore[no-untyped-def]
+    """End of `hh:mm:ss` with a fraction, or -1."""
+    if i + 8 > end or s[i + 2] != 58 or s[i + 5] != 58:
+        return NONE
+    for k in (0, 1, 3, 4, 6, 7):
+        if (CLASS[s[i + k]] & DIGIT) == 0:
+            return NONE
+    j = i + 8
+    if j + 1 < end and (s[j] == 46 or s[j] == 44) and (CLASS[s[j + 1]] & DIGIT) != 0:
+        j = _run(s, j + 1, end, DIGIT)
+    return NONE if j < end and (CLASS[s[j]] & ALNUM) != 0 else j
+
+
+@_compiled
+def _spaces(s, i, end):  # type: ignore[no-untyped-def]
+    """One or two spaces; -1 when there is none."""
+    if i >= end or s[i] != 32:
+        return NONE
+    return i + 2 if i + 1 < end and s[i + 1] == 32 else i + 1
+
+
+@_compiled
+def _year(s, i, end):  # type: ignore[no-untyped-def]
+    """End of ` 2005` or ` PDT 2005`, or `i` when there is none."""
+    j = i
+    if i < end and s[i] == 32:
+        k = i + 1
+        while k < end and k - i - 1 < 4 and 65 <= s[k] <= 90:
+            k += 1
+        if k - i - 1 >= 3:
+            j = k
+        if k - i - 1 == 4 and not (k < end and s[k] == 32):
+            j = i + 4  # never a year behind it: falls through below
+    if j + 5 > end or s[j] != 32:
+        return i
+    stop = _run(s, j + 1, min(end, j + 5), DIGIT)
+    return i if stop != j + 5 or (stop < end and (CLASS[s[stop]] & ALNUM) != 0) else stop
+
+
+@_compiled
+def _date(s, i, end):  # type: ignore[no-untyped-def]
+    """`Fri Jun 17 20:55:07 2005` and its shorter forms."""
+    j = i
+    if _name3(s, i, end, WEEKDAYS):
+        j = i + 4 if i + 3 < end and s[i + 3] == 44 else i + 3
+        j = _spaces(s, j, end)
+        if j == NONE:
+            return NONE
+    if not _name3(s, j, end, MONTHS):
+        return NONE
+    j = _spaces(s, j + 3, end)
+    if j == NONE:
+        return NONE
+    k = _run(s, j, min(end, j + 2), DIGIT)
+    if k == j or (k < end and (CLASS[s[k]] & ALNUM) != 0):
+        return NONE
+    if k < end and s[k] == 32:
+        clock = _clock(s, k + 1, end)
+        if clock != NONE:
+            k = clock
+    return _year(s, k, end)
+
+
+@_compiled
+def _digits_at(s, i, end, n):  # type: ignore[no-untyped-def]
+    """Whether `n` digits stand here."""
+    return i + n <= end and _run(s, i, i + n, DIGIT) == i + n
+
+
+@_compiled
+def _iso(s, i, end):  # type: ignore[no-untyped-def]
+    """`2026-11-30T04:14:12.5+00:00` and its shorter forms."""
+    if i + 16 > end or s[i + 4] != 45 or s[i + 7] != 45 or s[i + 10] != 84 or s[i + 13] != 58:
+        return NONE
+    if not (_digits_at(s, i, end, 4) and _digits_at(s, i + 5, end, 2) and _digits_at(s, i + 8, end, 2)):
+        return NONE
+    if not (_digits_at(s, i + 11, end, 2) and _digits_at(s, i + 14, end, 2)) or _digits_at(s, i + 16, end, 1):
+        return NONE
+    j = i + 16
+    if j < end and s[j] == 58 and _digits_at(s, j + 1, end, 2) and not _digits_at(s, j + 3, end, 1):
+        j += 3
+        if j + 1 < end and (s[j] == 46 or s[j] == 44) and (CLASS[s[j + 1]] & DIGIT) != 0:
+            j = _run(s, j + 1, end, DIGIT)
+    if j < end and s[j] == 90:
+        return j + 1
+    if j < end and (s[j] == 43 or s[j] == 45) and _digits_at(s, j + 1, end, 2):
+        k = j + 4 if j + 3 < end and s[j + 3] == 58 else j + 3
+        if _digits_at(s, k, end, 2):
+            return k + 2
+    return j
+
+
+@_compiled
 def _path(s, i, end):  # type: ignore[no-untyped-def]
     j = i
     if s[j] == 126:
@@ -181,6 +284,21 @@ def _url(s, i, end):  # type: ignore[no-untyped-def]
     while j < end and (CLASS[s[j]] & URL_END) == 0:
         j += 1
     return j
+
+
+@_compiled
+def _pci(s, i, end):  # type: ignore[no-untyped-def]
+    """A PCI address: domain, bus, device, and maybe the function."""
+    j = _run(s, i, end, HEX)
+    if j - i < 4 or j - i > 8 or j + 6 > end or s[j] != 58 or s[j + 3] != 58:
+        return NONE
+    for k in (1, 2, 4, 5):
+        if (CLASS[s[j + k]] & HEX) == 0:
+            return NONE
+    j += 6
+    if j + 1 < end and s[j] == 46 and 48 <= s[j + 1] <= 55:
+        j += 2
+    return NONE if j < end and (s[j] == 58 or (CLASS[s[j]] & ALNUM) != 0) else j
 
 
 @_compiled
@@ -330,6 +448,9 @@ def _word_start(s, i, begin, end):  # type: ignore[no-untyped-def]
     first = CLASS[s[i]]
     before = s[i - 1] if i > begin else 32
     if (first & LETTER) != 0 and s[i] < 128:
+        j = _date(s, i, end)
+        if j != NONE:
+            return j
         if (CLASS[before] & OPENER) != 0:
             j = _windows_path(s, i, end)
             if j != NONE:
@@ -337,8 +458,15 @@ def _word_start(s, i, begin, end):  # type: ignore[no-untyped-def]
         j = _url(s, i, end)
         if j != NONE:
             return j
+    if (first & DIGIT) != 0:
+        j = _iso(s, i, end)
+        if j != NONE:
+            return j
     if (first & HEX) != 0:
         if before != 58 and before != 46:
+            j = _pci(s, i, end)
+            if j != NONE:
+                return j
             j = _colons(s, i, end)
             if j != NONE:
                 return j

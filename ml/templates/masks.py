@@ -36,6 +36,8 @@ CODE_WORDS = (
 )  # fmt: skip
 """Words whose number is a name, not a quantity: it stays, so that exit code -9 is not exit code 0."""
 
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 GENERIC_DOMAINS = ("com", "net", "org", "edu", "gov", "mil", "local", "lan", "internal")
 COUNTRY_DOMAINS = (
     "cn", "hk", "jp", "de", "uk", "tw", "kr", "br", "ru", "fr", "au", "ca", "nl", "se", "ch", "es", "cz", "dk", "fi",
@@ -81,6 +83,17 @@ MASKS: tuple[Mask, ...] = (
     ),
     Mask("less than", rb"<[0-9]++ ?(?:sec|min|ms|s)(?![" + LETTER + rb"])", "<*>", (("lifetime <1 sec", "lifetime <*>"),)),
     Mask(
+        "date",
+        rb"(?<![" + ALNUM + rb"])(?:(?:" + _words(WEEKDAYS) + rb"),?+ {1,2}+)?+(?:" + _words(MONTHS) + rb") {1,2}+[0-9]{1,2}+(?![" + ALNUM + rb"])"
+        rb"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]++)?+(?![" + ALNUM + rb"]))?+(?:(?: [A-Z]{3,4})?+ [0-9]{4}(?![" + ALNUM + rb"]))?+",
+        "<*>", (("at Fri Jun 17 20:55:07 2005", "at <*>"), ("since Jul  1 19:09:44 PDT 2005 x", "since <*> x"), ("Mar was", "Mar was")),
+    ),
+    Mask(
+        "date with a T",
+        rb"(?<![" + ALNUM + rb"])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?![0-9])(?::[0-9]{2}(?![0-9])(?:[.,][0-9]++)?+)?+(?:Z|[+-][0-9]{2}:?+[0-9]{2})?+",
+        "<*>", (("AT 2026-11-30T04:14:12 ***", "AT <*> ***"), ("2026-11-30T04:14:12.5+00:00", "<*>")),
+    ),
+    Mask(
         "path", rb"(?:(?<![^" + OPENERS + rb"]))(?:~|\.\.?)?/(?![0-9])[" + PATH + rb"]++/[" + PATH + rb"/]*+", "<*>",
         (("open /data/a/x.bin now", "open <*> now"), ("at ./a/b.py:12", "at <*>:<*>"), ("dest: /10.2.3.4:80", "dest: /<*>:<*>"), ("and/or", "and/or")),
     ),
@@ -91,6 +104,11 @@ MASKS: tuple[Mask, ...] = (
     Mask(
         "URL", rb"(?<![" + ALNUM + rb"])[A-Za-z][A-Za-z0-9]*+://[^" + SPACE + rb"\"'<>()\[\]{},;|`]*+", "<*>",
         (("GET https://a.b/c?d=1 ok", "GET <*> ok"), ("init tcp://10.0.0.1:29500", "init <*>")),
+    ),
+    Mask(
+        "PCI address",
+        rb"(?<![" + ALNUM + rb":.])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?+(?![" + ALNUM + rb":])", "<*>",
+        (("GPU 00000000:C1:00.0 lost", "GPU <*> lost"), ("0000:1e:00", "<*>")),
     ),
     Mask(
         "IPv6 or MAC address",

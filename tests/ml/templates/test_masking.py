@@ -28,7 +28,7 @@ PIECES = st.sampled_from(
         b"(", b")", b"[", b"]", b",", b"+", b"0", b"12", b"123", b"1.5", b"e-5", b"E+00", b"0x", b"ab", b"a1", b"deadbeef",
         b"a64f992", b"rank", b"Node", b"frank", b"gpu", b"exitcode", b"exit code ", b"signal", b"Xid", b"SXid (PCI:0", b"): 79",
         b"://", b"http", b"C:\\", b".com", b".cn", b"host", b"sec", b"ms", b" min", b"\xc3\xa9", b"\xff", b"\x00", b"x", b"Z", b"<*>",
-        b"54fadb41-2c4e-40cd-baec-9335e4c35a9e", b"fe80::", b"02:42:", b"/a/b", b"h2o3",
+        b"54fadb41-2c4e-40cd-baec-9335e4c35a9e", b"fe80::", b"02:42:", b"/a/b", b"h2o3", b"0000:", b"c1:", b"00.0", b"Fri", b"Jun", b"Fri Jun 17 20:55:07", b" 2005", b" PDT", b" TEST", b"Mar 5", b"2026-11-30T04:14", b":12.5", b"+00:00", b"Z",
     ]
 )  # fmt: skip
 
