@@ -106,7 +106,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "reports", "verdicts",
-        ("training_jobs", "ranks", "diagnoses", "ingested_files", "quarantine", "dq_results", "job_templates",
+        ("training_jobs", "ranks", "diagnoses", "ingested_files", "quarantine", "dq_results", "log_events", "job_templates",
          "templates", "normal_templates", "iterations", "operations", "machine_metrics", "machine_scores",
          "stack_tries", "straggler_reports", "node_events", "job_similarity", "failure_families",
          "reliability_figures", "reliability_nodes"),

@@ -65,6 +65,14 @@ def fleet_rows(read: Callable[[str], DataFrame]) -> Fleet:
     )
 
 
+def family_rows(failure_families: DataFrame) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The largest and newest families, and the family of each of their jobs."""
+    rows = collected(failure_families.orderBy(F.desc("is_new"), F.desc("n_jobs"), "family_id").limit(MAX_ROWS))
+    return [{k: v for k, v in row.items() if k != "job_ids"} for row in rows], {
+        job: row["family_id"] for row in rows for job in row["job_ids"]
+    }
+
+
 def library_figures(templates: DataFrame, normal: DataFrame, training_jobs: DataFrame) -> dict[str, Any]:
     """How many templates there are, are normal, are alerts; and how many successful jobs taught them."""
     all_ = templates.agg(F.count(F.lit(1)).alias("n_templates"), F.count("alert").alias("n_alert")).crossJoin(

@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.lake import version
-from jobs.core.runner import StageContext, definition_of
+from jobs.core.runner import StageContext
 from jobs.reports import folder, notify
 from jobs.reports import transform as t
 from jobs.reports.fleet import fleet_rows
+from jobs.reports.page import code_key
 from jobs.reports.pages.fleet import families_page, library_page, machines_page, quality_page
 from jobs.reports.pages.night import Night, night_page
 from jobs.reports.pages.reliability import reliability_page
@@ -31,7 +32,7 @@ def run(context: StageContext) -> None:
     if not context.report:
         return
     target = folder.resolved(context.report)
-    code = definition_of(context.stage, context.settings)
+    code = code_key()
     before = folder.read_state(target).get("pages", {})
     summaries, keys, n_left_out = job_summaries(context, code)
     stale = sorted(job for job, key in keys.items() if before.get(job) != key)
@@ -81,7 +82,7 @@ def job_parts(context: StageContext, stale: list[str]) -> DataFrame:
         t.node_event_part(rows("node_events")),
         t.quarantine_part(rows("quarantine")),
         t.similar_part(rows("job_similarity")),
-        t.family_part(context.read("failure_families"), wanted),
+        t.family_part(context.read("failure_families")).join(wanted, "job_id", "left_semi"),
         t.trie_part(rows("stack_tries")),
         t.straggler_part(rows("straggler_reports")),
         scored.mapInArrow(thin_metrics, PART_SCHEMA),

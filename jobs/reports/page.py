@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -57,6 +58,16 @@ def _asset(name: str) -> str:
     return files("jobs.reports").joinpath("templates", name).read_text("utf-8").strip()
 
 
+@cache
+def code_key() -> str:
+    """Hash of the code, templates and styles that make pages: when it changes, every page is written again."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(path for path in here.rglob("*") if path.suffix in {".py", ".j2", ".css", ".js"}):
+        digest.update(file.relative_to(here).as_posix().encode() + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _policy() -> str:
     hashes = {
         name: "'sha256-" + base64.b64encode(hashlib.sha256(_asset(name).encode()).digest()).decode() + "'"
@@ -85,7 +96,10 @@ def when(value: datetime | str | None) -> Markup:
 def meter(share: float | None) -> Markup:
     """A small bar for a share from 0 to 1, with the number beside it."""
     value = min(max(share or 0.0, 0.0), 1.0)
-    bar = '<svg class="meter" viewBox="0 0 60 8" role="img" aria-label="{0} of 1"><rect class="track" width="60" height="8" rx="2"/><rect class="fill" width="{1:.1f}" height="8" rx="2"/></svg>'
+    bar = (
+        '<svg class="meter" viewBox="0 0 60 8" role="img" aria-label="{0} of 1"><rect class="track" width="60" height="8" rx="2"/>'
+        '<rect class="fill" width="{1:.1f}" height="8" rx="2"/></svg>'
+    )
     return Markup(bar).format(words.number(value, 2), value * 60) + Markup(" <span class=num>{}</span>").format(
         words.number(value, 2)
     )

@@ -16,6 +16,8 @@ N_BINS = 96
 
 MAX_NODE_EVENTS = 50
 MAX_METRICS = 6
+MAX_SIMILAR = 8
+MAX_PATHS = 1000
 COMMUNICATION = ("collective", "p2p")
 SOURCE_ORDER = ("timeline", "whatif", "kineto")
 
@@ -169,3 +171,38 @@ def metric_rows(machine_metrics: DataFrame, scored: DataFrame) -> DataFrame:
     return machine_metrics.join(F.broadcast(scored), ["job_id", "metric"]).select(
         "job_id", "node", "device", "metric", "unit", "grid_start_at", "period_s", "values", "position"
     )
+
+
+def similar_part(job_similarity: DataFrame) -> DataFrame:
+    """The past failures that look most alike."""
+    rows = job_similarity.where(F.col("position") <= MAX_SIMILAR).withColumn("page_job_id", F.col("similar_job_id"))
+    return part(rows, "similar", [F.col("page_job_id").alias("job_id"), "position", "score", "shared", "symptom", "ended_at"])
+
+
+def family_part(failure_families: DataFrame) -> DataFrame:
+    """The failure family of each job that has one."""
+    rows = failure_families.withColumn("job_id", F.explode("job_ids"))
+    return part(rows, "family", ["family_id", "label", "n_jobs", "is_new", "first_at"])
+
+
+def trie_part(stack_tries: DataFrame) -> DataFrame:
+    """Merged stacks: the paths at which threads end, with the ranks that are there and that are not."""
+    leaves = stack_tries.where("is_leaf").withColumn("title", F.concat_ws(", ", "process_type", F.nullif("snapshot", F.lit(""))))
+    order = Window.partitionBy("job_id", "title").orderBy(F.desc(F.size("has_ranks")), F.col("path").cast("string"))
+    kept = leaves.withColumn("position", F.row_number().over(order)).where(F.col("position") <= MAX_PATHS)
+    fields = [
+        "title",
+        "sampled_at",
+        F.slice("path", 1, 60).alias("frames"),
+        F.col("has_ranks").alias("has"),
+        F.col("missing_ranks").alias("missing"),
+    ]
+    return part(kept, "trie", fields)
+
+
+def straggler_part(straggler_reports: DataFrame) -> DataFrame:
+    """What slowness cost the job, without the long lists."""
+    return part(straggler_reports, "straggler", [
+        "slowdown", "waste", "cause", "refused", "worst_workers_share", "last_stage_share", "gpu_hours_wasted", "own_slowdown", "baseline_slowdown",
+        "is_degraded", "slow_from_iteration", "typical_step_time_s", "best_step_time_s", "baseline_step_time_s",
+    ])  # fmt: skip

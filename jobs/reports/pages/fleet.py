@@ -24,9 +24,9 @@ def machines_page(jobs: Rows, nodes: Rows) -> Page:
         for node in row["accused"]:
             naming[node].append(row)
     record = {row["node"]: row for row in nodes}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for node in sorted(set(naming) | set(record)):
-        seen = record.get(node, {})
+        seen: Mapping[str, Any] = record.get(node, {})
         named = sorted(naming[node], key=lambda r: (-(r["score"] or 0.0), r["job_id"]))
         rows.append({
             "node": node, "n_named": len(named), "jobs": [{"job_id": r["job_id"], "page": r["page"]} for r in named[:8]],
@@ -80,7 +80,7 @@ def families_page(families: Rows, jobs: Rows, family_of: Mapping[str, str]) -> P
     for job, family in family_of.items():
         if job in by_id:
             members[family].append(by_id[job])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for family in families:
         own = sorted(members[family["family_id"]], key=lambda r: (str(r["ended_at"] or ""), r["job_id"]), reverse=True)
         rows.append({

@@ -11,7 +11,7 @@ from jobs.reports.page import Page, build, file_name, table_lines
 from jobs.reports.pages import job_pictures as pictures
 from jobs.reports.pages.document import completed, undiagnosed
 from jobs.reports.pages.verdict import confidence, headline, place
-from jobs.reports.words import duration, listed, markdown, number, percent, ranges, utc
+from jobs.reports.words import duration, listed, markdown, moment, number, percent, ranges, utc
 
 PARTS = (
     "job", "diagnosis", "rank", "phase", "iteration", "activity", "work", "template_place", "template_baseline", "metric", "trie",
@@ -56,9 +56,9 @@ def job_page(given: Parts, versions: Mapping[str, int], lake: str = "LAKE") -> P
         "candidates": list(document.get("candidates") or [])[:MAX_CANDIDATES],
         "templates": templates(parts, document),
         "baselines": list(document.get("baselines") or [])[:5],
-        "similar": parts["similar"],
+        "similar": sorted(parts["similar"], key=lambda r: (-(r.get("score") or 0.0), r["job_id"])),
         "family": parts["family"][0] if parts["family"] else None,
-        "straggler": parts["straggler"][0] if parts["straggler"] else None,
+        "straggler": slowness(parts["straggler"][0]) if parts["straggler"] else "",
         "node_events": list(parts["node_event"])[:50],
         "gaps": gaps(parts, document),
         "commands": commands(job_id, lake),
@@ -70,7 +70,8 @@ def job_page(given: Parts, versions: Mapping[str, int], lake: str = "LAKE") -> P
         "diagnosis": parts["diagnosis"][0] if parts["diagnosis"] else document,
         "job": job,
         "headline": values["headline"],
-        "similar": parts["similar"],
+        "similar": values["similar"],
+        "straggler": parts["straggler"][0] if parts["straggler"] else None,
         "family": values["family"],
         "gaps": values["gaps"],
         "node_events": values["node_events"],
@@ -81,7 +82,7 @@ def job_page(given: Parts, versions: Mapping[str, int], lake: str = "LAKE") -> P
 
 def _seconds(job: Mapping[str, Any]) -> float | None:
     start, end = job.get("started_at"), job.get("ended_at")
-    first, last = pictures.moment(start), pictures.moment(end)
+    first, last = moment(start), moment(end)
     return (last - first).total_seconds() if first and last else None
 
 
@@ -133,6 +134,30 @@ def gaps(parts: Parts, document: Mapping[str, Any]) -> list[str]:
     said += [str(note) for note in parts["job"][0].get("notes") or [] if note not in said]
     said += [f"{row['n']:,} rows or files in quarantine: {str(row['reason']).replace('_', ' ')}" for row in parts["quarantine"]]
     return said[:60]
+
+
+def slowness(report: Mapping[str, Any]) -> str:
+    """What stragglers and slow steps cost, in sentences; empty when nothing is known."""
+    said = []
+    if report.get("slowdown") is not None:
+        said.append(
+            f"Stragglers made steps {number(report['slowdown'], 2)} times as long: {percent(report.get('waste'))} of the time was waiting for them"
+        )
+        if report.get("cause") not in (None, "none"):
+            said[-1] += f"; by the fixed rule the candidate cause is a {report['cause']}"
+        if report.get("gpu_hours_wasted"):
+            said[-1] += f", {number(report['gpu_hours_wasted'])} GPU-hours"
+    elif report.get("refused"):
+        said.append(f"No straggler analysis: {report['refused']}")
+    if report.get("typical_step_time_s") is not None:
+        said.append(
+            f"A step usually took {duration(report['typical_step_time_s'])}, at best {duration(report.get('best_step_time_s'))}"
+        )
+        if report.get("baseline_step_time_s") is not None:
+            said[-1] += f", in the baselines {duration(report['baseline_step_time_s'])}"
+    if report.get("is_degraded") and report.get("slow_from_iteration") is not None:
+        said.append(f"A slower level lasts from iteration {number(report['slow_from_iteration'])}")
+    return ". ".join(said) + ("." if said else "")
 
 
 def commands(job_id: str, lake: str) -> list[tuple[str, str]]:

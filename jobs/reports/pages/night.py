@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,12 +33,8 @@ def newest(jobs: Rows) -> list[Mapping[str, Any]]:
 
 
 def new_families(night: Night) -> list[Mapping[str, Any]]:
-    """Families whose members are all of the newest ingest."""
-    tonight = {row["job_id"] for row in newest(night.jobs)}
-    members: dict[str, set[str]] = defaultdict(set)
-    for job, family in night.family_of.items():
-        members[family].add(job)
-    return [row for row in night.families if members[row["family_id"]] and members[row["family_id"]] <= tonight]
+    """Families that were not there before the newest ingest."""
+    return [row for row in night.families if row.get("is_new")]
 
 
 def first_look(night: Night) -> list[tuple[Mapping[str, Any], str]]:
