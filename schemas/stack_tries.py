@@ -11,6 +11,7 @@ TABLE = Table(
     row="one node of the merged stacks of one snapshot and process type",
     columns=(
         JOB_ID,
+        Column("node_id", pa.string(), "hash of job, snapshot, process type and path", nullable=False),
         Column("snapshot", pa.string(), "tag that the samples share; empty when they have none", nullable=False),
         Column("sampled_at", TIMESTAMP, "first sample of the snapshot"),
         Column("process_type", pa.string(), "trainer, dataloader, launcher …", nullable=False),
@@ -20,6 +21,6 @@ TABLE = Table(
         Column("n", pa.int32(), "threads in it", nullable=False, minimum=1),
         Column("is_leaf", pa.bool_(), "some thread ends here", nullable=False),
     ),
-    key=("job_id", "snapshot", "process_type", "path"),
+    key=("job_id", "node_id"),
     replaced_by="job_id",
 )

@@ -1,0 +1,1 @@
+"""Stacks: merged over ranks, compared over ranks and over time."""
