@@ -97,7 +97,7 @@ def archive_classes() -> Path:
         "read.groupBy('k').applyInPandas(lambda pdf: pdf, read.schema).count()\n"
         "spark.stop()\n"
     )
-    options = f"{session.java_options()} -XX:ArchiveClassesAtExit={target}"
+    options = f'{session.java_options()} "-XX:ArchiveClassesAtExit={target}"'
     environment = {**os.environ, "FLEETDIFF_JAVA_OPTIONS": options, "PYTHONWARNINGS": "ignore"}
     subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
     return target

@@ -51,9 +51,11 @@ def java_options() -> str:
         "-Duser.timezone=UTC",
         "-Djava.net.preferIPv4Stack=true",
     ]
+    # Quoted: a folder's name may hold a space.
+    options.append(f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"')
     archive = jar_folder() / "classes.jsa"
     if archive.exists():
-        options += [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
+        options += [f'"-XX:SharedArchiveFile={archive}"', "-Xshare:auto", "-Xlog:cds=off", "-Xlog:class+path=off"]
     return " ".join(options)
 
 
@@ -82,6 +84,7 @@ def start(app_name: str = "fleetdiff") -> SparkSession:
     check_versions()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app_name)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         for key, value in local_settings().items():

@@ -95,7 +95,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "similarity", "verdicts", ("training_jobs", "job_templates", "templates", "normal_templates", "diagnoses",
-                                   "collective_findings", "node_events"),
+                                   "collective_findings", "node_events", "config_index"),
         ("job_fingerprints", "job_similarity", "failure_families", "config_separators"),
         "finds past failures that look alike",
     ),
