@@ -1,0 +1,152 @@
+"""The series of one job, metric by metric, made comparable: one row a machine, one role, one unit, one clock."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ml.machines.peers import MIN_PEERS, others_median
+from ml.machines.windows import required_continuity_s
+
+Array = np.ndarray
+
+MANY_DEVICES = 16
+"""Devices a machine beyond which they are averaged: CPU cores are no peers of each other, accelerators are."""
+OTHER_UNIT_FACTORS = (60.0, 100.0, 1000.0, 1024.0, 1e6, 1024.0**2, 1e9, 1024.0**3)
+OTHER_UNIT_TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Series:
+    """One metric of one machine or device: values on the metric's grid."""
+
+    node: str
+    device: str | None
+    metric: str
+    unit: str | None
+    start_us: int
+    period_s: float
+    values: Array
+
+
+@dataclass(frozen=True)
+class MetricTable:
+    """One metric of machines of one role: `values` is members × grid points. `remarks` say what was left out and why."""
+
+    metric: str
+    unit: str | None
+    role: str
+    members: tuple[tuple[str, str | None], ...]
+    start_us: int
+    period_s: float
+    values: Array
+    remarks: tuple[str, ...] = ()
+
+
+def tables_of(series: Iterable[Series], roles: Mapping[str, str]) -> list[MetricTable]:
+    """Tables to compare in: by metric and role, sorted. Machines without a known role share the role ``""``."""
+    grouped: dict[tuple[str, str], list[Series]] = {}
+    for each in series:
+        grouped.setdefault((each.metric, roles.get(each.node, "")), []).append(each)
+    return [_table(metric, role, members) for (metric, role), members in sorted(grouped.items(), key=lambda item: item[0])]
+
+
+def _table(metric: str, role: str, members: Sequence[Series]) -> MetricTable:
+    remarks: list[str] = []
+    members = _one_unit(_averaged(members), remarks)
+    members = _once_each(members, remarks)
+    first = members[0]
+    n_points = max(len(m.values) for m in members)
+    values = np.full((len(members), n_points), np.nan)
+    for row, member in enumerate(members):
+        values[row, : len(member.values)] = member.values
+    values = _same_scale(_same_clock(values, members, remarks), members, remarks)
+    keys = tuple((m.node, m.device) for m in members)
+    return MetricTable(metric, first.unit, role, keys, first.start_us, first.period_s, values, tuple(remarks))
+
+
+def _averaged(members: Sequence[Series]) -> list[Series]:
+    """Machines with very many devices of the metric become one series each, their mean."""
+    by_node: dict[str, list[Series]] = {}
+    for member in members:
+        by_node.setdefault(member.node, []).append(member)
+    if max(len(own) for own in by_node.values()) <= MANY_DEVICES:
+        return list(members)
+    averaged = []
+    for node, own in by_node.items():
+        stacked = np.full((len(own), max(len(m.values) for m in own)), np.nan)
+        for row, member in enumerate(own):
+            stacked[row, : len(member.values)] = member.values
+        known = np.isfinite(stacked).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.nansum(stacked, axis=0) / np.where(known > 0, known, np.nan)
+        averaged.append(Series(node, None, own[0].metric, own[0].unit, own[0].start_us, own[0].period_s, mean))
+    return averaged
+
+
+def _one_unit(members: Sequence[Series], remarks: list[str]) -> list[Series]:
+    """Only the members with the commonest unit and grid; the rest are named in a remark."""
+    kinds = Counter((m.unit or "", m.start_us, m.period_s) for m in members)
+    kind = min(kinds, key=lambda k: (-kinds[k], k))
+    kept = [m for m in members if (m.unit or "", m.start_us, m.period_s) == kind]
+    left = sorted({m.node for m in members if (m.unit or "", m.start_us, m.period_s) != kind})
+    if left:
+        remarks.append(f"{', '.join(left)}: another unit or grid than most machines, not compared")
+    return kept
+
+
+def _once_each(members: Sequence[Series], remarks: list[str]) -> list[Series]:
+    """Of a machine that appears twice the series with most values, by position among equals."""
+    best: dict[tuple[str, str | None], Series] = {}
+    for member in members:
+        key = (member.node, member.device)
+        if key in best:
+            remarks.append(f"{member.node} appears twice in {member.metric}: the fuller series is used")
+        if key not in best or np.isfinite(member.values).sum() > np.isfinite(best[key].values).sum():
+            best[key] = member
+    return [best[key] for key in sorted(best, key=lambda k: (k[0], k[1] or ""))]
+
+
+def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
+    """Series that begin and end later (or earlier) than the others by the same time are moved: their clock is off."""
+    known = np.isfinite(values)
+    if len(values) <= MIN_PEERS or not known.any(axis=1).all():
+        return values
+    begins = known.argmax(axis=1)
+    ends = values.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
+    late_start = begins - np.median(begins)
+    late_end = ends - np.median(ends)
+    limit = required_continuity_s(values.shape[1] * members[0].period_s, members[0].period_s) / members[0].period_s
+    moved = values.copy()
+    for row in np.flatnonzero((np.abs(late_start) > limit / 2) & (np.abs(late_start - late_end) <= np.abs(late_start) / 4)):
+        shift = round(float(late_start[row]))
+        moved[row] = np.nan
+        if shift > 0:
+            moved[row, :-shift] = values[row, shift:]
+        else:
+            moved[row, -shift:] = values[row, :shift]
+        seconds = shift * members[0].period_s
+        remarks.append(f"{members[row].node}: clock {abs(seconds):g} s {'ahead of' if shift > 0 else 'behind'} the others, moved")
+    return moved
+
+
+def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
+    """Series that are a unit's factor away from the others throughout are left out: they say the same in another unit."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(np.abs(values / others_median(values)))
+    ratio = np.where(np.isfinite(ratio), ratio, np.nan)
+    kept = values.copy()
+    for row in range(len(values)):
+        seen = ratio[row][np.isfinite(ratio[row])]
+        if len(seen) < values.shape[1] // 4 or not len(seen):
+            continue
+        middle = float(np.median(seen))
+        steady = float(np.median(np.abs(seen - middle))) < OTHER_UNIT_TOLERANCE
+        if steady and any(abs(abs(middle) - math.log(f)) < OTHER_UNIT_TOLERANCE for f in OTHER_UNIT_FACTORS):
+            kept[row] = np.nan
+            remarks.append(f"{members[row].node}: values {math.exp(middle):.4g} times the others' throughout: another unit?")
+    return kept

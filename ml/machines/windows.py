@@ -1,0 +1,129 @@
+"""Windows by time: how long a difference must last, and the one fused pass that reads a metric's samples.
+
+Required continuity, the rule: four minutes; in a job shorter than 32 minutes an eighth of the job, but never less than
+fifteen seconds nor less than eight samples (four when samples are half a minute apart or more). It is rounded to the
+ladder 15, 30, 60, 120, 240 s, so that thresholds learnt from one job fit the next. Longer windows (twice, four times …
+up to 30 minutes or a third of the job) are looked at as well: what is too weak for four minutes may be plain in thirty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+Array = np.ndarray
+
+LADDER_S = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0)
+LONGEST_REQUIRED_S = 240.0
+SHARE_OF_JOB = 8
+QUARTERS = 4
+"""A difference must hold in each of this many consecutive parts of a window: one burst is no continuity."""
+FILTER_POINTS = 8
+"""Samples of one embedded window (Minder, NSDI '25, takes eight)."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How one metric of one job is cut: bins of `bin_points` grid points, windows of `spans` bins each quarter."""
+
+    period_s: float
+    bin_points: int
+    spans: tuple[int, ...]
+    lengths_s: tuple[float, ...]
+
+    @property
+    def bin_s(self) -> float:
+        """Seconds of one bin."""
+        return self.bin_points * self.period_s
+
+
+def required_continuity_s(duration_s: float, period_s: float) -> float:
+    """Seconds for which a machine must differ in a job of this length.
+
+    >>> required_continuity_s(3600, 1), required_continuity_s(140, 0.5), required_continuity_s(86400, 60)
+    (240.0, 15.0, 240.0)
+    """
+    wanted = min(max(duration_s / SHARE_OF_JOB, LADDER_S[0]), LONGEST_REQUIRED_S)
+    near = min(LADDER_S, key=lambda step: abs(math.log(step / wanted)))
+    least = (8 if period_s < 30 else QUARTERS) * period_s
+    return max(near, next((step for step in LADDER_S if step >= least), least))
+
+
+def cut(n_points: int, period_s: float) -> Windows:
+    """The windows of a metric: lengths from the required continuity on, doubling."""
+    duration_s = n_points * period_s
+    shortest = required_continuity_s(duration_s, period_s)
+    longest = max(min(LADDER_S[-1], duration_s / 3), shortest)
+    lengths = [shortest]
+    while lengths[-1] * 2 <= longest:
+        lengths.append(lengths[-1] * 2)
+    bin_points = max(round(shortest / (2 * QUARTERS) / period_s), 1)
+    spans = tuple(max(round(length / QUARTERS / (bin_points * period_s)), 1) for length in lengths)
+    return Windows(period_s, bin_points, spans, tuple(lengths))
+
+
+@numba.njit(cache=True, nogil=True, fastmath=False)
+def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
+    """One pass over a metric: per machine and bin the level, the roughness, the missing share and the repeats.
+
+    `values` is machines × points (float64 or float32) with NaN for missing ones. `weights` (FILTER_POINTS of them) turns
+    one window of samples into its denoised level: the mean of the window as the embedding gives it back. Windows with
+    missing samples, and the rest of a bin, take the plain mean. Roughness is the mean absolute step between neighbours.
+    Repeats count neighbours that are equal to the last bit. Each result is machines × bins.
+    """
+    n_rows, n_points = values.shape
+    n_bins = (n_points + bin_points - 1) // bin_points
+    level = np.full((n_rows, n_bins), np.nan)
+    rough = np.full((n_rows, n_bins), np.nan)
+    missing = np.zeros((n_rows, n_bins))
+    repeats = np.zeros((n_rows, n_bins))
+    n_weights = len(weights)
+    for row in range(n_rows):
+        before = np.nan
+        for number in range(n_bins):
+            start = number * bin_points
+            end = min(start + bin_points, n_points)
+            total, count, step_total, n_steps, n_equal = 0.0, 0, 0.0, 0, 0
+            window, dot, known = 0, 0.0, 0
+            plain, denoised = 0.0, 0.0
+            n_denoised = 0
+            for point in range(start, end):
+                value = values[row, point]
+                if value == value:
+                    total += value
+                    count += 1
+                    plain += value
+                    known += 1
+                    dot += weights[window] * value
+                    if before == before:
+                        step = abs(value - before)
+                        step_total += step
+                        n_steps += 1
+                        if step == 0.0:
+                            n_equal += 1
+                before = value
+                window += 1
+                if window == n_weights:
+                    if known == n_weights:
+                        denoised += dot * known
+                    else:
+                        denoised += plain
+                    n_denoised += known
+                    window, dot, known, plain = 0, 0.0, 0, 0.0
+            denoised += plain
+            n_denoised += known
+            if count * 2 >= end - start:
+                level[row, number] = denoised / n_denoised
+            if n_steps > 0:
+                rough[row, number] = step_total / n_steps
+            missing[row, number] = 1.0 - count / (end - start)
+            repeats[row, number] = n_equal / (end - start)
+    return level, rough, missing, repeats
+
+
+def plain_weights() -> Array:
+    """Weights of the plain mean: no embedding."""
+    return np.full(FILTER_POINTS, 1.0 / FILTER_POINTS)
