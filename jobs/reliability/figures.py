@@ -203,9 +203,9 @@ def lost_work(figures: Figures, runs: Sequence[Run]) -> None:
     total = sum(r.gpu_hours for r in runs)
     method = "min(running time, 30 minutes) × GPUs of each failed run; interval by resampling jobs."
     for cause, hours in lost.by_cause.items():
-        ids = lost.jobs_by_cause[cause]
-        low, high = rates.bootstrap([goodput.lost_gpu_h(by_id[i]) for i in ids])
-        figures.add("lost_goodput_gpu_h", "GPU-hours", Estimate(hours, low, high, len(ids), total), Source(ids), method, Scope("cause_class", cause),
+        failed = lost.jobs_by_cause[cause]
+        low, high = rates.bootstrap([goodput.lost_gpu_h(by_id[i]) for i in failed])
+        figures.add("lost_goodput_gpu_h", "GPU-hours", Estimate(hours, low, high, len(failed), total), Source(failed), method, Scope("cause_class", cause),
                     exposure_unit="GPU-hours")  # fmt: skip
     second = [job for job, _ in lost.second_order_jobs]
     for name, hours, ids, said in (
@@ -240,13 +240,13 @@ def productive_time(figures: Figures, lineages: Sequence[Lineage], runs: Sequenc
         nodes, scope = size / per_node, Scope("n_gpus", str(size))
         at = [ettr.expected_ettr(nodes, r, ettr.CHECKPOINT_MIN) for r in (rate.value, rate.high, rate.low)]
         method = f"(1 − N·r·(u0 + Δt/2)) / (1 + w/Δt), u0 {ettr.RESTART_MIN:g} min, Δt {ettr.CHECKPOINT_MIN:g} min, w 0; queue left out; never below 0."
-        figures.add("ettr", "share", Estimate(*at, rate.n_events, rate.exposure), source, method, scope, "expected")
+        figures.add("ettr", "share", Estimate(at[0], at[1], at[2], rate.n_events, rate.exposure), source, method, scope, "expected")
         best = [ettr.optimal_checkpoint_min(nodes, r, CHECKPOINT_WRITE_MIN) for r in (rate.value, rate.high, rate.low)]
         method = f"√(2·w / (N·r)) with w {CHECKPOINT_WRITE_MIN:g} min (Young and Daly)."
         figures.add(
             "optimal_checkpoint_interval_min",
             "min",
-            Estimate(*best, rate.n_events, rate.exposure),
+            Estimate(best[0], best[1], best[2], rate.n_events, rate.exposure),
             source,
             method,
             scope,

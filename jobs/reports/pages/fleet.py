@@ -77,9 +77,9 @@ def families_page(families: Rows, jobs: Rows, family_of: Mapping[str, str]) -> P
     """Failures that look alike, largest families first. `families`: family_id, label, n_jobs and what else there is."""
     by_id = {row["job_id"]: row for row in jobs}
     members: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for job, family in family_of.items():
+    for job, family_id in family_of.items():
         if job in by_id:
-            members[family].append(by_id[job])
+            members[family_id].append(by_id[job])
     rows: list[dict[str, Any]] = []
     for family in families:
         own = sorted(members[family["family_id"]], key=lambda r: (str(r["ended_at"] or ""), r["job_id"]), reverse=True)
@@ -87,7 +87,7 @@ def families_page(families: Rows, jobs: Rows, family_of: Mapping[str, str]) -> P
             **family, "jobs": [{"job_id": r["job_id"], "page": r["page"], "headline": r["headline"]} for r in own[:12]], "n_shown": len(own[:12]),
             "gpu_hours": sum(float(r["gpu_hours"] or 0.0) for r in own), "n_jobs": family.get("n_jobs") or len(own),
             "symptoms": Counter(r["symptom"] for r in own).most_common(3), "machines": Counter(n for r in own for n in r["accused"]).most_common(5),
-            "last_at": own[0]["ended_at"] if own else None, "first_at": own[-1]["ended_at"] if own else None,
+            "last_at": own[0]["ended_at"] if own else family.get("last_at"), "first_at": own[-1]["ended_at"] if own else family.get("first_at"),
         })  # fmt: skip
     rows.sort(key=lambda r: (-int(r["n_jobs"]), -r["gpu_hours"], str(r["family_id"])))
     said = f"{number(len(rows))} failure families hold {number(sum(int(r['n_jobs']) for r in rows))} jobs."

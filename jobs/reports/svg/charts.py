@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -61,7 +61,7 @@ class Band:
     low: Sequence[float | None]
     middle: Sequence[float | None]
     high: Sequence[float | None]
-    suspects: dict[str, Sequence[float | None]]
+    suspects: Mapping[str, Sequence[float | None]]
     n_peers: int
 
 
