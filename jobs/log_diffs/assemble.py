@@ -79,13 +79,14 @@ def _counts(rows: Iterable[Mapping[str, Any]]) -> list[Count]:
 
 def iterations_frame(rows: Iterable[Mapping[str, Any]], offsets: Mapping[str, float]) -> pd.DataFrame:
     """Printed progress with times in corrected seconds, and whether loss and norm were printed at all."""
-    frame = pd.DataFrame([{c: r.get(c) for c in ITERATION_COLUMNS} for r in rows], columns=ITERATION_COLUMNS)
+    listed = list(rows)
+    frame = pd.DataFrame([{c: r.get(c) for c in ITERATION_COLUMNS} for r in listed], columns=ITERATION_COLUMNS)
     if frame.empty:
         return frame
     times = [seconds(at) for at in frame["occurred_at"]]
     frame["occurred_at"] = np.array([np.nan if at is None else at - offsets.get(str(n), 0.0) for at, n in zip(times, frame["node"])])
     for column in ("loss", "grad_norm"):
-        frame[f"is_{column}_printed"] = [value is not None for value in frame[column].astype(object)]
+        frame[f"is_{column}_printed"] = [r.get(column) is not None for r in listed]
         frame[column] = pd.to_numeric(frame[column], errors="coerce")
     frame["step_time_s"] = pd.to_numeric(frame["step_time_s"], errors="coerce")
     return frame.sort_values(["iteration", "rank"], kind="stable").reset_index(drop=True)

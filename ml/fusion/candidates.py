@@ -18,6 +18,8 @@ CONSEQUENCE_AFTER_S = 15.0
 EXPLAINED = 0.4
 """What indirect evidence may reach elsewhere when a direct witness explains the failure already."""
 DIRECT = 0.75
+UNPLACED = "\0rank "
+"""Stands for the node of a rank whose node nobody knows."""
 SLOW_ELSEWHERE = 0.4
 """What a slow rank tells of a failure that is no slowdown."""
 
@@ -45,7 +47,7 @@ def witnesses(case: Case, symptom: Symptom, onset: Window | None) -> list[Witnes
         weight = weight_of(finding)
         if not finding.accuses or (slow is not None and weight.family not in slow):
             continue
-        nodes = finding.nodes or case.job.nodes_under(finding.ranks)
+        nodes = finding.nodes or case.job.nodes_under(finding.ranks) or tuple(f"{UNPLACED}{rank}" for rank in finding.ranks)
         n_all = max(len(case.job.nodes), len(nodes), 2)
         share = 1.0 - (len(nodes) - 1) / n_all
         if weight.is_slow and slow is None:
@@ -93,7 +95,7 @@ def _place(case: Case, node: str) -> int:
 
 def accused_ranks(case: Case, node: str, parts: Sequence[Witness]) -> tuple[int, ...]:
     """The ranks of a node that the evidence names: those near the best one, or all of the node when only the node is named."""
-    own = set(case.job.ranks_on((node,)))
+    own = {int(node.removeprefix(UNPLACED))} if node.startswith(UNPLACED) else set(case.job.ranks_on((node,)))
     by_rank: dict[int, list[Witness]] = defaultdict(list)
     for part in parts:
         named = set(part.finding.ranks) & own if own else set(part.finding.ranks)
@@ -121,12 +123,14 @@ def _candidate(case: Case, node: str, score: float, parts: list[Witness], scores
     absent = _absent(case, node, parts, scores)
     if absent:
         evidence.append(Evidence(ordered[0].finding.source, "spatial", absent, None, "diagnoses"))
-    return Candidate(round(score, 4), (node,), ranks, devices, tuple(groups_holding(case.job.places, ranks)), tuple(evidence))
+    nodes = () if node.startswith(UNPLACED) else (node,)
+    is_direct = any(p.is_direct and p.worth >= 0.25 for p in parts)
+    return Candidate(round(score, 4), nodes, ranks, devices, tuple(groups_holding(case.job.places, ranks)), tuple(evidence), is_direct)
 
 
 def _absent(case: Case, node: str, parts: list[Witness], scores: dict[str, float]) -> str:
     """What could have contradicted the candidate and was not found."""
-    others = {n for n, s in scores.items() if n != node and s >= 0.5}
+    others = {n.lstrip("\0") for n, s in scores.items() if n != node and s >= 0.5}
     present = sorted(s for s in ("collectives", "logs", "metrics", "operations", "stacks") if case.job.coverage.get(s, 0.0) > 0)
     silent = [s for s in present if not any(f.source == s and f.accuses and node not in f.nodes and f.score >= 0.5 for f in case.findings)]
     speaking = {p.finding.source for p in parts if p.worth >= 0.3}

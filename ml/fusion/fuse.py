@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ml.fusion.candidates import best_score, rank_candidates
 from ml.fusion.rules import Rule, cause_of
@@ -12,6 +13,8 @@ from ml.log_diffs.topology import Finding
 
 LOCALISED = 0.5
 """A candidate below this is a hint, not an accusation."""
+HINT = 0.45
+"""Score of the first to fail where every rank fails alike: worth knowing, no accusation."""
 WITHOUT_BASELINES = 0.9
 MAX_TEMPLATES = 20
 ONSET_KIND = "onset"
@@ -23,15 +26,18 @@ def diagnose(case: Case, rules: Sequence[Rule] = ()) -> Diagnosis:
     """Fuse all findings of one job.
 
     A completed job without a slowdown has symptom `none` and no candidate, whatever its logs look like. An error that
-    nearly every rank shows makes the signal `global`: only direct evidence against one place can still outweigh it.
+    nearly every rank shows makes the signal `global`: only direct evidence against one place can still outweigh it, and
+    the first to fail is kept as a hint.
     """
     symptom = symptom_of(case)
     onset = onset_of(case, symptom)
     candidates = [] if symptom in QUIET else rank_candidates(case, symptom, onset)
     candidates = _weighed(case, symptom, candidates)
     signal = _signal(case, symptom, candidates)
-    if signal in (SpatialSignal.NOT_APPLICABLE, SpatialSignal.GLOBAL):
+    if signal is SpatialSignal.NOT_APPLICABLE:
         candidates = []
+    if signal is SpatialSignal.GLOBAL:
+        candidates = [replace(c, score=min(c.score, HINT)) for c in candidates if c.is_direct][:3]
     cause = cause_of(case, symptom, rules)
     return Diagnosis(
         case.job, symptom, cause, onset, signal, tuple(candidates), ordered_templates(case.templates), missing_of(case),
@@ -60,13 +66,13 @@ def _weighed(case: Case, symptom: Symptom, candidates: list[Candidate]) -> list[
     factor = 1.0 if case.baselines or case.has_library else WITHOUT_BASELINES
     if symptom in UNPLACED:
         factor *= 0.45
-    return [Candidate(round(c.score * factor, 4), c.nodes, c.ranks, c.devices, c.groups, c.evidence) for c in candidates]
+    return [replace(c, score=round(c.score * factor, 4)) for c in candidates]
 
 
 def _signal(case: Case, symptom: Symptom, candidates: list[Candidate]) -> SpatialSignal:
     if symptom in QUIET:
         return SpatialSignal.NONE
-    if len(case.job.nodes) <= 1 and len(case.job.places) <= 1 and (case.job.world_size or 1) <= 1:
+    if max(len(case.job.nodes), len(case.job.places), case.job.world_size or 0) == 1:
         return SpatialSignal.NOT_APPLICABLE
     if _is_global(case) and best_score(candidates) < 0.9:
         return SpatialSignal.GLOBAL

@@ -71,7 +71,7 @@ def _failed(case: Case) -> Symptom:
         return Symptom.LAUNCH_FAILURE
     if _has_direct(case):
         return Symptom.HANG if is_silent(case) and (is_waiting or _is_slow_death(case)) else Symptom.CRASH
-    if is_silent(case):
+    if is_silent(case) and (is_waiting or is_lost or case.job.state != "UNKNOWN"):
         return Symptom.HANG
     if is_waiting:
         return Symptom.COMM_TIMEOUT

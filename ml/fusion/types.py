@@ -100,6 +100,8 @@ class Candidate:
     devices: tuple[str, ...] = ()
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    is_direct: bool = False
+    """A witness saw the process itself break."""
 
 
 @dataclass(frozen=True)

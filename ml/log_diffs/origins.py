@@ -92,8 +92,8 @@ class Words:
     @cached_property
     def peers(self) -> list[int]:
         """Ranks that ought to speak: those of the topology, else those seen."""
-        known = [place.rank for place in self.job.places]
-        return sorted(known or {u.rank for u in self.utterances if u.rank is not None})
+        known = {place.rank for place in self.job.places} or set(range(self.job.world_size or 0))
+        return sorted(known or {u.rank for u in self.utterances if u.rank is not None} | set(self.ends))
 
     @cached_property
     def first_failure_at(self) -> float | None:
@@ -152,7 +152,7 @@ def exit_findings(words: Words) -> list[Finding]:
             Finding(
                 "logs", "spatial", "rank_exit_signal",
                 f"{where(words.job, (rank,), ())} was ended by {name}{order}, its launcher reports",
-                0.4 if is_echo else 0.93, words.job.nodes_under((rank,)), (rank,), is_echo=is_echo, is_global=is_global,
+                0.4 if is_echo else 0.93, _home(words, end), (rank,), is_echo=is_echo, is_global=is_global,
                 at=end.at, subject=end.template_id, refs=end.ref,
             )
         )  # fmt: skip
@@ -173,7 +173,7 @@ def _terminated(words: Words) -> list[Finding]:
         Finding(
             "logs", "spatial", "rank_exit_terminated",
             f"{where(words.job, (e.rank,), ())} was ended by SIGTERM from outside, before any other rank failed", 0.85 / len(ended),
-            words.job.nodes_under((e.rank,)), (e.rank,), at=e.at, subject=e.template_id, refs=e.ref,
+            _home(words, e), (e.rank,), at=e.at, subject=e.template_id, refs=e.ref,
         )
         for e in sorted(ended, key=lambda e: e.rank)
     ]  # fmt: skip
@@ -211,9 +211,10 @@ def silent_exit_findings(words: Words) -> list[Finding]:
     spoke = {u.rank for u in words.of(Voice.ORIGIN, Voice.CASCADE, Voice.WAITING)}
     mute = sorted(r for r in bad if r not in spoke)
     start = words.first_failure_at
-    unplaced = any(u.rank is None and u.voice is Voice.ORIGIN and u.raised for u in words.utterances)
-    if not mute or start is None or not (spoke or unplaced):
+    n_unplaced = sum(u.n_events for u in words.utterances if u.rank is None and u.voice is Voice.ORIGIN and u.raised and not u.exits)
+    if not mute or start is None or not (spoke or n_unplaced):
         return []
+    score = 0.75 if n_unplaced < 2 else 0.5
     first = [r for r in mute if (bad[r].at or 0.0) <= start + TIE_S]
     first = [r for r in first if bad[r].exit.is_first] or first
     if not first or len(first) > max(1, len(words.peers) // 4):
@@ -222,10 +223,15 @@ def silent_exit_findings(words: Words) -> list[Finding]:
         Finding(
             "logs", "spatial", "rank_exit_mute",
             f"{where(words.job, (r,), ())} ended first, with {signal_name(bad[r].exit.code)} and without a message of its own",
-            0.75 / len(first), words.job.nodes_under((r,)), (r,), at=bad[r].at, subject=bad[r].template_id, refs=bad[r].ref,
+            score / len(first), _home(words, bad[r]), (r,), at=bad[r].at, subject=bad[r].template_id, refs=bad[r].ref,
         )
         for r in first
     ]  # fmt: skip
+
+
+def _home(words: Words, end: End) -> tuple[str, ...]:
+    """Node of a rank that ended: from the topology, else as its launcher calls the host."""
+    return words.job.nodes_under((end.rank,)) or ((end.exit.host,) if end.exit.host else ())
 
 
 def exception_findings(words: Words) -> list[Finding]:
@@ -254,8 +260,10 @@ def _unplaced(words: Words) -> list[Finding]:
     found = []
     for kind, group in kinds.items():
         nodes = tuple(sorted({u.node for u in group if u.node}))
+        n_processes = sum(u.n_events for u in group)
         is_global = len(words.job.nodes) > 1 and is_nearly_all(len(nodes), len(words.job.nodes))
-        text = group[0].raised.text[:160] if group[0].raised else ""
+        is_global |= len(words.peers) > 1 and is_nearly_all(n_processes, len(words.peers))
+        text = next((u.raised.text[:160] for u in group if u.raised and u.raised.text), "")
         found.append(
             Finding(
                 "logs", "spatial", "rank_exception", f"{'nodes ' + ', '.join(nodes) if nodes else 'a process'} raised {kind}: {text}",
