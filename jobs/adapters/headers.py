@@ -39,6 +39,7 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("name", "[", r"\[[A-Za-z][\w.]{1,32}\] ?(?=\[| ?\d{4}-\d\d-\d\d)"),
     ("kineto", "DIWEUSTV", rf"(USDT|TRACE|DEBUG|INFO|WARNING|ERROR|STAGE):{ISO} \d{{1,8}}:\d{{1,8}} {_SOURCE}\] ?"),
     ("stamp", "0123456789", rf"{ISO}(?: - |:? {{0,4}}|$)"),
+    ("stamp", "D", rf"DLL {ISO} - "),
     ("syslog", "JFMASOND", rf"{SYSLOG} "),
     ("syslog", "[", rf"\[{SYSLOG}\](?: |$)"),
     ("logger_level", "_-" + _LETTERS, rf"(?:- )?[A-Za-z_][\w.]{{0,80}}(?: - | ){_LEVEL}(?: - | ?: | ?\| ?)"),
@@ -53,7 +54,7 @@ AFTER_STAMP_ONLY = frozenset({"logger_level"})
 
 
 class Header(NamedTuple):
-    """What a header said, null where it does not; `start` is where the message begins."""
+    """What a header said, null where it does not; `start` is where the message begins, `given_us` a transport's time."""
 
     start: int
     at_us: int | None = None
@@ -66,6 +67,7 @@ class Header(NamedTuple):
     label: int | None = None
     is_prefixed: bool = False
     pid: int | None = None
+    given_us: int | None = None
 
 
 NOTHING = Header(0)

@@ -23,7 +23,7 @@ from jobs.adapters.tracebacks import glued, take_apart
 _COMM = re.compile(r"\bcomm 0x[0-9a-f]{1,16} rank (\d{1,6}) nranks (\d{1,6})(?: cudaDev (\d{1,3}))?")
 _LABELLED = re.compile(r" {0,6}\d{1,6}: ?")
 _XTRACE = re.compile(r"\+{1,6} ")
-_LEVEL_OF_STREAM = {"ERROR", "CRITICAL"}
+_KNOWN = ("NCCL ", "slurmstepd:", "srun:", "Traceback (most recent", "time (ms)", "{'loss':", "{'train_")
 
 
 @dataclass
@@ -64,6 +64,7 @@ class LogParser:
         self.first_us: int | None = None
         self.last_us: int | None = None
         self.flags: set[str] = set()
+        self.time_source = "line"
         self._records = RecordColumns()
         self._iterations = IterationColumns()
         self._config: dict[str, str] = {}
@@ -101,18 +102,9 @@ class LogParser:
         """Take one unwrapped line in, with what its transport says of it; counting is the transport's."""
         header = self.headers.read(line)
         message = line[header.start :]
-        node = header.node or place.node
-        header = header._replace(at_us=header.at_us if header.at_us is not None else at_us, node=node)
-        if header.precision_s is None and at_us is not None:
-            header = header._replace(precision_s=0.001)
-        if message and message[0] in " \t" or message.startswith(("Traceback", "During", "The above")):
-            header = header._replace(at_us=None, level=None, local_rank=header.local_rank)
-        self._carry(at_us)
-        self._merge(number, offset, header, message, (place.node, place.rank, stream))
-
-    def _carry(self, at_us: int | None) -> None:
-        if at_us is not None and not self._records.line:
-            self._carried_us = at_us
+        rank = header.rank if header.rank is not None else place.rank
+        header = header._replace(node=header.node or place.node, rank=rank, given_us=at_us)
+        self._merge(number, offset, header, message, (place.node, stream))
 
     def _segments(self, line: str, offset: int, number: int) -> None:
         """Several states or messages on one physical line."""
@@ -169,7 +161,7 @@ class LogParser:
             return
         place = self._place(header, message)
         writer = self._writer(place)
-        at_us = header.at_us
+        at_us = header.at_us if header.at_us is not None else header.given_us
         is_known = header.start > 0 or n_lines > 1
         phase, is_known = self._phase(writer, message, is_known)
         if (argument := facts.argument_of(message)) is not None:
@@ -242,7 +234,7 @@ class LogParser:
 
     @staticmethod
     def _is_known(message: str) -> bool:
-        return message.startswith("NCCL ") or bool(_XTRACE.match(message)) or message.startswith(("slurmstepd:", "srun:"))
+        return message.startswith(_KNOWN) or bool(_XTRACE.match(message)) or "%|" in message[:64]
 
     def _writer(self, place: Place) -> Writer:
         key = (place.rank, place.local_rank)
@@ -292,7 +284,7 @@ class LogParser:
         """What the lines so far gave, as rows; leaves the columns empty."""
         in_file = {"attempt": self.context.attempt, "stream": self.context.stream}
         if len(self._records):
-            rows, self._carried_us = self._records.rows(self._carried_us, "line", in_file)
+            rows, self._carried_us = self._records.rows(self._carried_us, self.time_source, in_file)
             self._records = RecordColumns()
             yield rows
         if len(self._iterations):

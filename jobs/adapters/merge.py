@@ -61,6 +61,8 @@ def kind_of(message: str) -> Kind | None:
     last = message[-1:]
     if last in "{([" and last:
         return Kind.BRACES
+    if last == "," and message.lstrip()[:6] in ("[array", "array(", "tensor") or (last == "," and message.startswith("[[")):
+        return Kind.BRACES
     if "Warning: " in message[:400] and (".py:" in message or "Warning:" in message[:40]):
         return Kind.WARNING
     if "rror" in message or "xception" in message or "terminate called" in message or "ignal" in message:
@@ -147,6 +149,8 @@ def _braces(event: Event, header: Header, message: str, is_own_stream: bool) -> 
     if message[:1] in ("}", ")", "]"):
         event.state = "done"
         return True
+    if message[:1] in (" ", "\t") and event.message[-1:] == ",":
+        event.state = "done" if message.endswith(("]])", "])]", ")]")) else ""
     return message[:1] in (" ", "\t")
 
 
