@@ -56,7 +56,7 @@ def answer(verdict: Any, problems: list[str]) -> dict[str, Any]:
 
 def page(found: dict[str, Any]) -> str:
     """The answer for people."""
-    from ml.stacks.ranks import compressed
+    from ml.collectives.ranks import compressed
 
     lines = [f"{found['n_ranks']} ranks, {found['syndrome'].replace('_', ' ')}"]
     lines += [f"  rank {s['rank']:<6} {s['score']:.2f}  {s['statement']}" for s in found["suspects"][:SHOWN]]

@@ -60,6 +60,10 @@ def _draw(svg: Path, snapshot: Snapshot, snapshots: list[Snapshot]) -> None:
         raise FleetdiffError(f"{svg}: cannot be written: {error.strerror}") from None
 
 
+def _trainers(snapshots: list[Snapshot]) -> set[int]:
+    return {rank for snapshot in snapshots for rank in snapshot.trainers()}
+
+
 def answer(samples: list[Sample], snapshots: list[Snapshot], chosen: Snapshot | None, problems: list[str]) -> dict[str, Any]:
     """The answer: ranks, snapshots, merged paths, findings, problems, and folded text of the chosen snapshot."""
     from ml.stacks.findings import findings
@@ -100,7 +104,7 @@ def _iso(at: float | None) -> str | None:
 
 def page(found: dict[str, Any]) -> str:
     """The answer for people: findings first, then the paths of the chosen snapshot as an indented tree."""
-    from ml.stacks.ranks import notation
+    from ml.collectives.ranks import notation
 
     tags = ", ".join(s["tag"] or "(no tag)" for s in found["snapshots"])
     lines = [f"{found['n_ranks']} ranks, {len(found['snapshots'])} snapshots: {tags}"]

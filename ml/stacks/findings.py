@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ml.collectives.groups import smallest_group
+from ml.collectives.ranks import compressed
 from ml.stacks.blame import Blame, Outlier, Reason, blame, worker_difference
 from ml.stacks.progress import Course, Standstill, is_allowed, standstill
-from ml.stacks.ranks import compressed
 from ml.stacks.samples import Sample, Snapshot, snapshots_of
 
 UNCONFIRMED = 0.75

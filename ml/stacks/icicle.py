@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from html import escape
 
-from ml.stacks.ranks import compressed
+from ml.collectives.ranks import compressed
 from ml.stacks.trie import Node, Trie
 
 WIDTH = 1200.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ml.collectives.ranks import notation
 from ml.stacks.frames import normal
-from ml.stacks.ranks import notation
 
 MAX_NODES = 20_000
 
