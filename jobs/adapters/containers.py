@@ -7,7 +7,7 @@ that the transport adds. Parts of a line that was split are joined.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -215,8 +215,12 @@ def _place(labels: Any) -> Place:
     return Place(rank=rank, node=node)
 
 
-def _share(lines: list[bytes], *keys: bytes) -> float:
-    return sum(line.startswith(b"{") and all(key in line for key in keys) for line in lines) / len(lines)
+def _unwrapped_share(lines: list[bytes], unwrap: Callable[[str], list[Wrapped] | None]) -> float:
+    """Share of whole lines that are records of a form: the top-level keys decide, not words somewhere inside."""
+    whole = [line for line in lines if line.startswith(b"{") and line.rstrip().endswith(b"}")]
+    if not whole or len(whole) < len(lines) * 0.5:
+        return 0.0
+    return sum(unwrap(line.decode("utf-8", "replace")) is not None for line in whole) / len(lines)
 
 
 def _sniff_cri(path: str, lines: list[bytes]) -> float:
@@ -225,19 +229,20 @@ def _sniff_cri(path: str, lines: list[bytes]) -> float:
 
 
 def _sniff_docker(path: str, lines: list[bytes]) -> float:
-    share = _share(lines, b'"log":', b'"time":')
+    share = _unwrapped_share(lines, lambda line: _docker(line) if '"time"' in line else None)
     return 0.96 * share if share > 0.5 else 0.0
 
 
 def _sniff_loki(path: str, lines: list[bytes]) -> float:
-    share = max(_share(lines, b'"line":', b'"timestamp":'), _share(lines, b'"resultType":"streams"'), _share(lines, b'"resultType": "streams"'))
+    if b'"resultType":"streams"' in lines[0] or b'"resultType": "streams"' in lines[0]:
+        return 0.96
+    share = _unwrapped_share(lines, _loki)
     return 0.96 * share if share > 0.5 else 0.0
 
 
 def _sniff_json(path: str, lines: list[bytes]) -> float:
-    share = max(_share(lines, f'"{key}":'.encode()) for key in ("log", "message", "msg", "line"))
-    timed = max(_share(lines, f'"{key}":'.encode()) for key in TIME_KEYS)
-    return 0.65 if share > 0.8 and timed > 0.5 else 0.0
+    share = _unwrapped_share(lines, lambda line: _json_lines(line) if any(f'"{key}"' in line for key in TIME_KEYS) else None)
+    return 0.65 * share if share > 0.5 else 0.0
 
 
 _SNIFFERS = {"cri_log": _sniff_cri, "docker_log": _sniff_docker, "loki_log": _sniff_loki, "json_log": _sniff_json}
