@@ -83,7 +83,8 @@ def _planned(described: Described) -> int | None:
 
 
 def bucket_of(rows: pa.Table) -> Bucket:
-    """Arrays of the matcher from rows of `config_index` (columns `LIGHT`)."""
+    """Arrays of the matcher from rows of `config_index` (columns `LIGHT`), in order of the job ids."""
+    rows = rows.sort_by("job_id")
     pairs = rows["pairs"].combine_chunks() if rows.num_rows else pa.array([], pa.list_(pa.int64()))
     offsets = pairs.offsets.to_numpy().astype(np.int64)
     return Bucket(

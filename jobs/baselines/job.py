@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import functions as F
 
 from jobs.baselines import transform
-from jobs.baselines.lookup import classes_from
+from jobs.core.key_classes import classes_from
 from jobs.core.runner import StageContext
 from jobs.core.tables import spark_schema
 from schemas.baselines import TABLE as BASELINES

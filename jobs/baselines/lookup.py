@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +11,13 @@ from jobs.baselines.index import HEAVY, LIGHT, bucket_of, candidates_of, describ
 from jobs.core import lake
 from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
 from jobs.core.query import Filters, listed
-from ml.configs.classes import KeyClasses, SettingsError, default_classes, load
+from ml.configs.classes import KeyClasses
 from ml.configs.describe import Described, describe
 from ml.configs.match import Match, Tried, decide
 from ml.configs.parse import MAX_BYTES, ConfigError, ParsedConfig, parse_config
 from ml.configs.shortlist import Shortlist, fitness, shortlist
 
 INDEX = "config_index"
-SETTINGS_VARIABLE = "FLEETDIFF_KEY_CLASSES"
-
-
-def classes_from(path: str | None) -> KeyClasses:
-    """The key classes of a site's file (or of the file that the environment names), else the program's own."""
-    path = path or os.environ.get(SETTINGS_VARIABLE)
-    if not path:
-        return default_classes()
-    try:
-        return load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FleetdiffError(f"{path}: cannot be read ({error}); give a YAML file as --key-classes") from None
-    except SettingsError as error:
-        raise FleetdiffError(f"{path}: {error}; see ml/configs/key_classes.yaml for the form") from None
 
 
 def of_job(root: str, job_id: str, classes: KeyClasses) -> Match:

@@ -97,7 +97,7 @@ class _Row:
 def shortlists(index: DataFrame, pending: DataFrame, classes: KeyClasses) -> DataFrame:
     """Rows of `SHORTLISTED`: for each pending job whose model is known, the jobs worth comparing key by key.
 
-    One group is one model; identical configurations of a group are looked at once.
+    One group is one model; settings that all its jobs share are dropped before anything is compared.
     """
     named = index.where("model_hash != 0").select(*LIGHT)
     flagged = named.join(F.broadcast(pending.withColumn("is_pending", F.lit(True))), "job_id", "left")

@@ -27,10 +27,11 @@ def command(job: str | None, root: str, config: str | None, key_classes: str | N
     JOB is a job of the lake; with --config it is looked up for a configuration that is not in the lake.
     """
     from jobs.baselines import lookup
+    from jobs.core.key_classes import classes_from
 
     if (job is None) == (config is None):
         raise UsageError("baseline: give either a job or --config FILE")
-    classes = lookup.classes_from(key_classes)
+    classes = classes_from(key_classes)
     if config is not None:
         parsed = lookup.read_config(config)
         job, found = parsed.job_id, lookup.of_config(root, parsed, classes)

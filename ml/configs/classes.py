@@ -47,6 +47,7 @@ class Rule:
     follows: Follows | None = None
     is_speed: bool = False
     is_version: bool = False
+    is_declared: bool = False
     label: str | None = None
 
     @property
@@ -168,6 +169,7 @@ def _compiled(entry: Any) -> tuple[re.Pattern[str], Rule]:
             follows=Follows(given["follows"]) if given.get("follows") else None,
             is_speed=bool(given.get("speed", False)),
             is_version=bool(given.get("version", False)),
+            is_declared=bool(given.get("declared", False)),
             label=given.get("label"),
         )
     except ValueError as error:

@@ -129,7 +129,7 @@ def describe(
             common = normal_key(key)
             item = Item(item.key, item.text, item.value, classes.rule(common))
         items.setdefault(common, item)
-        if "." in key or not has_block:
+        if "." in key or not has_block or item.rule.is_declared:
             declared.add(common)
     for measure, size in sizes.items():
         if size is not None and measure not in items:

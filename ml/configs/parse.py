@@ -173,7 +173,7 @@ def _from_yaml(text: str) -> Any:
         reason = str(getattr(error, "problem", "") or "nested too deeply")
         mark = getattr(error, "problem_mark", None)
         raise ConfigError(f"not YAML: {reason}" + (f" in line {mark.line + 1}" if mark else "")) from None
-    return built if isinstance(built, dict) else _pairs(text)
+    return built if isinstance(built, dict) else _pairs(text) or built
 
 
 def _pairs(text: str) -> dict[str, str]:

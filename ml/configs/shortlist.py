@@ -25,7 +25,7 @@ _N_GROUPS = 1 << GROUP_BITS
 
 @dataclass(frozen=True)
 class Bucket:
-    """Jobs that may be compared with one another, one entry a job in every array.
+    """Jobs that may be compared with one another, one entry a job in every array, in order of their ids.
 
     `pairs[offsets[i]:offsets[i + 1]]` are the settings of job i (`Described.pairs`). Times in seconds, NaN where
     unknown; `ended_us` in microseconds since 1970, 0 where unknown. `disqualified` says why a successful job may not
@@ -169,17 +169,11 @@ def _groups(keys: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[NDArray[np
 
 
 def _best(rows: NDArray[np.int64], cost: NDArray[np.float64], bucket: Bucket, n: int) -> list[int]:
-    """The cheapest rows, one a lineage; ties go to the job that ended last, then by id."""
-    if not len(rows):
-        return []
-    order = np.lexsort((-bucket.ended_us[rows], np.round(cost, 6)))
-    last = order[min(len(order), n * 8) - 1]
-    first = rows[order[: n * 8]]
-    tied = rows[(np.round(cost, 6) == np.round(cost[last], 6)) & (bucket.ended_us[rows] == bucket.ended_us[rows[last]])]
-    pool = {int(row): float(cost[place]) for place, row in enumerate(rows) if row in set(first) | set(tied[: n * 8])}
+    """The cheapest rows, one a lineage; ties go to the job that ended last, then to the first row."""
     chosen: list[int] = []
     seen: set[str] = set()
-    for row in sorted(pool, key=lambda row: (round(pool[row], 6), -bucket.ended_us[row], bucket.job_ids[row])):
+    for place in np.lexsort((rows, -bucket.ended_us[rows], np.round(cost, 6))).tolist():
+        row = int(rows[place])
         if bucket.lineages[row] not in seen:
             seen.add(bucket.lineages[row])
             chosen.append(row)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ml.similarity.fingerprint import scores
 
 ALIKE = 0.5
-ROWS_AT_ONCE = 512
 
 
 def assign(job_ids: Sequence[str], ended_us: Sequence[int], tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> list[str]:
@@ -21,34 +20,49 @@ def assign(job_ids: Sequence[str], ended_us: Sequence[int], tokens: NDArray[np.i
     Jobs are taken in order of their end (ties by id): each joins the family whose founder it is most like, when that is
     at least `ALIKE`, and founds one otherwise. A family's founder is its earliest job, so later jobs never change who
     belongs together, and families keep their ids from night to night. Membership asks for likeness with the founder
-    itself: chains of pairwise likeness do not join what has nothing in common.
+    itself: chains of pairwise likeness do not join what has nothing in common. Equal fingerprints are of one family.
     """
     order = sorted(range(len(job_ids)), key=lambda row: (ended_us[row], job_ids[row]))
-    founders: list[int] = []
+    founders = _Founders()
+    known: dict[bytes, int] = {}
     founder_of = [""] * len(job_ids)
-    flat = np.zeros(0, dtype=np.int64)
-    bounds = [0]
     for row in order:
         own = tokens[offsets[row] : offsets[row + 1]]
-        best = _nearest(own, flat, np.array(bounds), founders, job_ids)
-        if best is None:
-            founders.append(row)
-            flat = np.concatenate([flat, own])
-            bounds.append(len(flat))
-            best = row
-        founder_of[row] = job_ids[best]
+        seen = known.get(own.tobytes())
+        if seen is None:
+            seen = founders.nearest(own)
+            if seen is None:
+                founders.add(row, own)
+                seen = row
+            known[own.tobytes()] = seen
+        founder_of[row] = job_ids[seen]
     return founder_of
 
 
-def _nearest(
-    own: NDArray[np.int64], flat: NDArray[np.int64], bounds: NDArray[np.int64], founders: list[int], job_ids: Sequence[str]
-) -> int | None:
-    """The founder that is most alike, at least `ALIKE`; ties go to the earliest."""
-    if not founders or not len(own):
-        return None
-    found = scores(own, flat, bounds)
-    best = int(np.argmax(np.round(found, 6)))
-    return founders[best] if found[best] >= ALIKE else None
+class _Founders:
+    """Fingerprints of the families' first jobs, in one growing array."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.bounds = [0]
+        self.flat: NDArray[np.int64] = np.zeros(4096, dtype=np.int64)
+
+    def add(self, row: int, own: NDArray[np.int64]) -> None:
+        """One more family."""
+        end = self.bounds[-1] + len(own)
+        while end > len(self.flat):
+            self.flat = np.concatenate([self.flat, np.zeros_like(self.flat)])
+        self.flat[self.bounds[-1] : end] = own
+        self.rows.append(row)
+        self.bounds.append(end)
+
+    def nearest(self, own: NDArray[np.int64]) -> int | None:
+        """The founder that is most alike, at least `ALIKE`; ties go to the earliest."""
+        if not self.rows or not len(own):
+            return None
+        found = scores(own, self.flat[: self.bounds[-1]], np.array(self.bounds))
+        best = int(np.argmax(np.round(found, 6)))
+        return self.rows[best] if found[best] >= ALIKE else None
 
 
 def family_id(founder: str) -> str:

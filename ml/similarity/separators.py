@@ -53,15 +53,18 @@ def separate(
     if not len(tried):
         return []
     p = _fisher(a, c, n_group, n_others)
-    best: dict[str, tuple[float, str, int]] = {}
+    # Of two values that tell equally well, the one that the group has more often is shown.
+    is_rarer = a * n_others < c * n_group
+    best: dict[str, tuple[float, bool, str, int]] = {}
     n_values: dict[str, int] = {}
     for row in tried.tolist():
         n_values[keys[row]] = n_values.get(keys[row], 0) + 1
-        entry = (float(p[row]), values[row], row)
+        entry = (float(p[row]), bool(is_rarer[row]), values[row], row)
         best[keys[row]] = min(best.get(keys[row], entry), entry)
     by_key = sorted((min(1.0, entry[0] * n_values[key]), key, entry) for key, entry in best.items())
-    found, floor = [], 0.0
-    for place, (key_p, key, (raw, _, row)) in enumerate(by_key):
+    found: list[Separator] = []
+    floor = 0.0
+    for place, (key_p, key, (raw, _, _, row)) in enumerate(by_key):
         floor = max(floor, min(1.0, key_p * (len(by_key) - place)))
         if floor > MAX_P or len(found) == N_SEPARATORS:
             break
