@@ -59,7 +59,7 @@ def separate(
     n_values: dict[str, int] = {}
     for row in tried.tolist():
         n_values[keys[row]] = n_values.get(keys[row], 0) + 1
-        entry = (float(p[row]), bool(is_rarer[row]), values[row], row)
+        entry = (float(f"{p[row]:.9e}"), bool(is_rarer[row]), values[row], row)
         best[keys[row]] = min(best.get(keys[row], entry), entry)
     by_key = sorted((min(1.0, entry[0] * n_values[key]), key, entry) for key, entry in best.items())
     found: list[Separator] = []

@@ -107,7 +107,7 @@ def test_settings_of_the_wrong_form_are_refused(text: str) -> None:
 
 def test_a_new_image_is_one_change_not_fifty() -> None:
     packages = {f"packages.p{n}": "1.0" for n in range(50)}
-    changed = {key: "1.1" for key in packages}
+    changed = dict.fromkeys(packages, "1.1")
     found = compare(describe({**BASE, **changed}, CLASSES), describe({**BASE, **packages}, CLASSES), CLASSES)
     assert found.is_comparable
     assert len(found.differences) == 50

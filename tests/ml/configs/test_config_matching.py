@@ -156,7 +156,7 @@ def test_jobs_with_an_alert_cut_short_or_slow_do_not_qualify_and_the_refusal_say
 def test_a_job_much_slower_than_its_peers_does_not_qualify() -> None:
     peers = [Job(f"peer-{n}", model(1), step_time_s=2.0 + n / 10) for n in range(3)]
     fleet = [*peers, Job("slow", model(1), step_time_s=4.4), Job("failed", model(1), is_success=False)]
-    job, bucket, chosen = listed(fleet, "failed")
+    _, bucket, chosen = listed(fleet, "failed")
     assert "slow" not in {bucket.job_ids[row] for row in chosen.kept}
     assert chosen.out == (("slow", "is 2.0 times slower than its peers"),)
 

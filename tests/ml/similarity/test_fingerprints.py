@@ -19,7 +19,7 @@ HANG = {"symptom:hang": 3.0, "collective:all_reduce": 1.5, "template:a": 1.0}
 
 def packed(jobs: list[Words]) -> tuple[np.ndarray, np.ndarray]:
     lists = [pack(job.items())[0] for job in jobs]
-    return np.array(sum(lists, []), dtype=np.int64), np.cumsum([0, *map(len, lists)])
+    return np.array([number for tokens in lists for number in tokens], dtype=np.int64), np.cumsum([0, *map(len, lists)])
 
 
 def alike(one: Words, other: Words) -> float:
