@@ -35,7 +35,22 @@ def operations(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
 
 
 def stacks(tables: Tables) -> list[dict[str, Any]]:
-    return []
+    import pyarrow.compute as pc
+
+    from jobs.stacks.assemble import finding_rows, samples_of
+
+    samples, job = tables["stack_samples"].to_pylist(), tables["training_jobs"].to_pylist()[0]
+    if not samples:
+        return []
+    times = [s["sampled_at"] for s in samples if s["sampled_at"]]
+    logs = tables["log_records"]
+    own = logs.filter(pc.and_(pc.is_valid(logs["rank"]), pc.not_equal(pc.fill_null(logs["stream"], ""), "agent")))
+    seconds = {int(at.timestamp()) for at in own["occurred_at"].to_pylist() if at and min(times) <= at <= max(times)}
+    facts = {
+        "state": job["state"], "ended_at": job["ended_at"], "world_size": job["world_size"], "ranks": tables["ranks"].to_pylist(),
+        "iterations": [{"at": i["occurred_at"], "iteration": i["iteration"]} for i in tables["iterations"].to_pylist()], "logs": sorted(seconds),
+    }  # fmt: skip
+    return [{**r, "table": "stack_findings"} for r in finding_rows(job["job_id"], samples_of(samples), facts)]
 
 
 def machines(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:

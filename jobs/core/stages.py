@@ -88,8 +88,7 @@ STAGES: tuple[Stage, ...] = (
     ),
     Stage(
         "diagnoses", "verdicts",
-        ("training_jobs", "ranks", "log_events", "job_templates", "templates", "normal_templates", "iterations",
-         "node_events", "baselines", *FINDINGS),
+        ("training_jobs", "ranks", "normal_templates", "node_events", "baselines", *FINDINGS),
         ("diagnoses",),
         "fuses a job's findings into ranked candidates",
     ),
