@@ -109,11 +109,11 @@ class TimelineAdapter:
                 continue
             begins_step = pending and (found["step"], found["rank"]) != (pending[-1]["step"], pending[-1]["rank"])
             if (begins_step and len(pending) >= _BATCH // 2) or len(pending) >= _BATCH:
-                yield _rows(pending)
+                yield rows_of(pending)
                 pending = []
             pending.append(found)
         if pending:
-            yield _rows(pending)
+            yield rows_of(pending)
         for reason, n in sorted(books.hidden.items()):
             yield Problem(reason, 0, n, f"{n} more records of this kind")
         yield Tally(books.n_read, books.n_understood, _time(books.first_us), _time(books.last_us), "utf-8")
@@ -183,13 +183,18 @@ def _integer(value: Any) -> int | None:
 
 
 def _row(line: bytes, rank_of_file: int | None) -> tuple[dict[str, Any] | None, tuple[str, str]]:
-    """One record as a row, or None with a reason and its words."""
+    """One line as a row, or None with a reason and its words."""
     if len(line) >= _MAX_LINE:
         return None, ("too_long", f"a line of {_MAX_LINE} bytes or more")
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         return None, ("broken_json", f"not a JSON object: {error}"[:200])
+    return row_of(record, rank_of_file)
+
+
+def row_of(record: Any, rank_of_file: int | None) -> tuple[dict[str, Any] | None, tuple[str, str]]:
+    """One record as a row, or None with a reason (of `quarantine`) and its words."""
     times, name = _times(record), _first(record, "name")
     if times is None or not isinstance(name, str):
         return None, ("missing_column", "an operation needs a name, a start, and an end or a duration")
@@ -238,7 +243,8 @@ def _add_parents(rows: list[dict[str, Any]]) -> None:
         counts[counted] = row["sequence"] + 1
 
 
-def _rows(rows: list[dict[str, Any]]) -> Rows:
+def rows_of(rows: list[dict[str, Any]]) -> Rows:
+    """Rows of one rank or of whole steps as a batch, with each operation's parent and number."""
     _add_parents(rows)
     columns = {column: [row[column] for row in rows] for column in _COLUMNS}
     return Rows("operations", {**columns, "source": ["timeline"] * len(rows)})

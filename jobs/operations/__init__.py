@@ -1,0 +1,1 @@
+"""Slow ranks, operations and steps of each job, and what they cost."""

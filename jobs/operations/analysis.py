@@ -1,0 +1,167 @@
+"""One job's operations and facts, as Arrow tables, to one row: its findings and its report."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from jobs.operations.report import report_row
+from ml.operations.finding import Finding
+from ml.operations.job import Expected, JobOperations, Place, analyse_job, time_findings
+from ml.operations.step_times import StepTimes, step_times
+from schemas import operation_findings, straggler_reports
+
+OPERATION_COLUMNS = (
+    "node", "rank", "step", "kind", "layer", "name", "started_us", "duration_us", "n_calls", "parent", "group", "stage",
+    "dp_rank", "micro_batch", "sequence", "source", "file",
+)  # fmt: skip
+_ROW = pa.schema(
+    [
+        pa.field("job_id", pa.string()),
+        pa.field("findings", pa.list_(pa.struct([pa.field(c.name, c.type) for c in operation_findings.TABLE.columns]))),
+        pa.field("report", pa.struct([pa.field(c.name, c.type) for c in straggler_reports.TABLE.columns])),
+    ]
+)
+_COMPUTES = ("forward", "backward", "optimizer", "loss")
+
+
+def analyse(operations: pa.Table, facts: pa.Table) -> pa.Table:
+    """At most one row, as `_ROW` says; none for a job that left neither operations nor printed iterations."""
+    if not len(facts):
+        return _ROW.empty_table()
+    known = facts.to_pylist()[0]
+    job_id = known["job_id"]
+    place = _place(known)
+    rows = operations.to_pandas() if len(operations) else pd.DataFrame(columns=list(OPERATION_COLUMNS))
+    source, rows = _best_source(rows)
+    found = analyse_job(_on_devices(rows, known), place, _expected(known)) if len(rows) and source == "timeline" else None
+    times, printed = _times(found, known)
+    if not len(rows) and times is None:
+        return _ROW.empty_table()
+    extra = time_findings(times, np.arange(0)) if printed and times is not None else []
+    report = report_row(job_id, source, rows, found, times, known)
+    all_found = [*(found.findings if found else ()), *extra]
+    files = sorted({str(f) for f in rows["file"].dropna().unique()})[:3]
+    return pa.Table.from_pylist(
+        [{"job_id": job_id, "findings": [_finding_row(job_id, f, files) for f in all_found], "report": report}], schema=_ROW
+    )
+
+
+def _best_source(rows: pd.DataFrame) -> tuple[str | None, pd.DataFrame]:
+    """The rows of one source: what was recorded in full (a what-if trace, a time line) before what was summed."""
+    for source in ("whatif", "timeline", "kineto"):
+        of_source = rows[rows["source"] == source]
+        if len(of_source):
+            return source, of_source
+    return None, rows.iloc[:0]
+
+
+def _place(known: Mapping[str, Any]) -> Place:
+    ranks = known.get("ranks") or []
+    devices = {str(r["device"]) for r in ranks if r["device"]}
+    return Place(
+        nodes={r["rank"]: r["node"] for r in ranks if r["node"]},
+        roles={r["rank"]: r["role"] for r in ranks if r["role"]},
+        groups={r["rank"]: {g["key"]: list(g["value"] or []) for g in r["groups"] or []} for r in ranks},
+        backend=_backend(dict(known.get("config") or []), devices),
+    )
+
+
+def _backend(config: Mapping[str, str], devices: set[str]) -> str:
+    """The library of the collectives: as configured, else gloo for jobs on CPUs and NCCL for the others."""
+    for key in sorted(config):
+        if "backend" in key.lower() and config[key]:
+            words = str(config[key]).lower()
+            if "nccl" in words:
+                return "nccl"
+            if "gloo" in words:
+                return "gloo"
+    return "gloo" if not devices or all(d.lower().startswith("cpu") for d in devices) else "nccl"
+
+
+def _on_devices(rows: pd.DataFrame, known: Mapping[str, Any]) -> pd.DataFrame:
+    """Computations of jobs on accelerators run there, whoever wrote the time line."""
+    devices = [str(r["device"]).lower() for r in known.get("ranks") or [] if r["device"]]
+    if not devices or any(d.startswith("cpu") for d in devices):
+        return rows
+    return rows.assign(layer=rows["layer"].where(~rows["kind"].isin(_COMPUTES), "gpu"))
+
+
+def _expected(known: Mapping[str, Any]) -> Expected:
+    baselines = sorted(known.get("expected") or [], key=lambda b: b["baseline_job_id"])
+    transfers: dict[str, list[float]] = {}
+    for baseline in baselines:
+        for name, seconds in dict(baseline["transfer_s"] or []).items():
+            transfers.setdefault(name, []).append(seconds)
+    return Expected(
+        tuple(b["step_s"] for b in baselines if b["step_s"]),
+        {name: float(np.median(seconds)) for name, seconds in transfers.items()},
+    )
+
+
+def _times(found: JobOperations | None, known: Mapping[str, Any]) -> tuple[StepTimes | None, bool]:
+    """Step times of the operations, else of the printed iterations (then True)."""
+    if found is not None and found.step_times is not None:
+        return found.step_times, False
+    iterations = known.get("iterations") or []
+    if not iterations:
+        return None, False
+    steps = np.array([i["iteration"] for i in iterations], dtype=np.int64)
+    seconds = _printed_seconds(iterations)
+    printed = tuple(b["printed_s"] for b in known.get("expected") or [] if b["printed_s"])
+    return step_times(steps, seconds, sorted(printed)), True
+
+
+def _printed_seconds(iterations: Sequence[Mapping[str, Any]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Printed step times; where none is printed, the time between neighbouring iterations' lines."""
+    seconds = np.array([math.nan if i["step_time_s"] is None else i["step_time_s"] for i in iterations], dtype=np.float64)
+    if np.isfinite(seconds).any():
+        return seconds
+    for k in range(1, len(iterations)):
+        before, now = iterations[k - 1], iterations[k]
+        gap = now["iteration"] - before["iteration"]
+        if before["at"] and now["at"] and gap > 0:
+            seconds[k] = (now["at"] - before["at"]).total_seconds() / gap
+    return np.where(seconds > 0, seconds, np.nan)
+
+
+def _finding_row(job_id: str, finding: Finding, files: Sequence[str]) -> dict[str, Any]:
+    scope = ",".join(finding.nodes) + "|" + ",".join(map(str, finding.ranks))
+    identity = f"{job_id}|{finding.kind}|{finding.subject}|{scope}"
+    return {
+        "job_id": job_id,
+        "finding_id": hashlib.sha256(identity.encode()).hexdigest()[:16],
+        "source": "operations",
+        "axis": finding.axis,
+        "kind": finding.kind,
+        "nodes": sorted(finding.nodes),
+        "ranks": sorted(finding.ranks),
+        "devices": [],
+        "group_kind": finding.group_kind,
+        "score": float(finding.score),
+        "is_echo": finding.is_echo,
+        "is_global": finding.is_global,
+        "at": None if finding.at_s is None else datetime.fromtimestamp(finding.at_s, UTC),
+        "iteration": finding.iteration,
+        "phase": "train",
+        "statement": finding.statement,
+        "subject": finding.subject,
+        "refs": [{"file": file, "line": None} for file in _files_of(finding, files)],
+        "layer": finding.layer,
+        "operation": finding.operation,
+        "excess_s": finding.excess_s,
+        "share_of_step": finding.share_of_step,
+        "share_last": finding.share_last,
+        "beyond": list(finding.beyond.items()),
+    }
+
+
+def _files_of(finding: Finding, files: Sequence[str]) -> list[str]:
+    return list(files[:1]) if not finding.ranks else list(files)
