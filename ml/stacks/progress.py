@@ -16,7 +16,7 @@ from ml.stacks.states import ALLOWED_S, Activity, Doing
 
 STILL_SHARE = 0.5
 """Share of the ranks sampled at least twice that must stand still."""
-QUIET_S = 5.0
+QUIET_S = 1.0
 """Logs may go on for this long after the frames froze: whoever waits may still print."""
 
 
