@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ml.templates.alerts import alerts_of
 from ml.templates.mining import mine, template_id
-from ml.templates.predefined import Found, Rules, default, predefined_of, provenance_of
+from ml.templates.predefined import INHERIT, Found, Rules, default, predefined_of, provenance_of
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def grown(library: Library, masked: Iterable[str], rules: Rules | None = None) -
     templates = {name: t for name, t in library.templates.items() if t.is_predefined}
     given: dict[str, str] = {}
     for message, found in zip(new, predefined_of(new, rules)):
-        if found is not None:
+        if found is not None and (found.alert or not alerts[message]):
             templates.setdefault(found.template_id, _predefined(found, alerts[message]))
             given[message] = found.template_id
     texts, renamed, mined = _mined(library, [m for m in new if m not in given], alerts, rules)
@@ -72,7 +72,7 @@ def grown(library: Library, masked: Iterable[str], rules: Rules | None = None) -
 
 
 def _predefined(found: Found, alert: str | None) -> Template:
-    return Template(found.template_id, found.template, found.alert or alert, True, found.provenance)
+    return Template(found.template_id, found.template, alert if found.alert == INHERIT else found.alert, True, found.provenance)
 
 
 def _mined(

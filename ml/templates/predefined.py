@@ -20,10 +20,15 @@ import yaml
 
 from ml.templates.alerts import MAX_CHARACTERS, AlertRule, default_rules, parse_rules
 
+INHERIT = "inherit"
+
 
 @dataclass(frozen=True)
 class Predefined:
-    """One entry; `{class}` in `template_id` and `template` stands for the pattern's group `class`."""
+    """One entry; `{class}` in `template_id` and `template` stands for the pattern's group `class`.
+
+    Without an `alert` it claims only messages that raise none; with `inherit` it takes the message's own.
+    """
 
     template_id: str
     template: str

@@ -1,0 +1,1 @@
+"""Stage `library`: what successful jobs across the fleet print is normal."""
