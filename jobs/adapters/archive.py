@@ -117,7 +117,8 @@ def find_jobs(archive: str | Path) -> list[JobFiles]:
     for file in files:
         owner = _owner(file.path, roots)
         (orphans if owner is None else owned[owner]).append(file)
-    jobs = [_job(root, roots[root], owned[root]) for root in sorted(owned)]
+    name = os.path.basename(os.path.abspath(archive))
+    jobs = [_job(root, roots[root], owned[root], name) for root in sorted(owned)]
     return _distinct([*jobs, *jobs_of(orphans, {job.job_id for job in jobs})])
 
 
@@ -142,11 +143,11 @@ def _owner(path: str, roots: dict[str, FoundFile]) -> str | None:
     return None
 
 
-def _job(root: str, record: FoundFile, files: list[FoundFile]) -> JobFiles:
+def _job(root: str, record: FoundFile, files: list[FoundFile], archive: str) -> JobFiles:
     name = record.path.rpartition("/")[2]
     data = read_bytes(record.place, job_record.MAX_BYTES)
     said = job_record.parse(name, data)
-    fallback = root.rpartition("/")[2] or "job"
+    fallback = root.rpartition("/")[2] or shown(archive)
     flags = () if said.job_id else ("missing_job_id",)
     prefix = len(root) + 1 if root else 0
     inner = tuple(FoundFile(f.path[prefix:], f.place, f.size, f.modified_ns, f.refusal) for f in files)

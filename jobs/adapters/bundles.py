@@ -112,8 +112,9 @@ def members(kind: str, stream: BinaryIO, seekable: BinaryIO | None) -> Iterator[
 
 def _tar(stream: BinaryIO) -> Iterator[Member | Problem]:
     n, last = 0, -1
+    headers: type[_CheckedInfo] = type("_Headers", (_CheckedInfo,), {"is_broken": False})
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_CheckedInfo, errorlevel=1) as bundle:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=headers, errorlevel=1) as bundle:
             for info in bundle:
                 n += 1
                 if n > MAX_MEMBERS or info.offset <= last:
@@ -121,6 +122,8 @@ def _tar(stream: BinaryIO) -> Iterator[Member | Problem]:
                     return
                 last = info.offset
                 yield from _tar_member(bundle, info)
+        if headers.is_broken:
+            yield Problem("corrupt_archive", max(last, 0), 0, "tar: a broken header; members before it are kept")
     except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, MemoryError, IndexError) as error:
         yield Problem("corrupt_archive", max(last, 0), 0, f"tar: {type(error).__name__}: {str(error)[:120]}; members before it are kept")
 
@@ -128,11 +131,21 @@ def _tar(stream: BinaryIO) -> Iterator[Member | Problem]:
 class _CheckedInfo(tarfile.TarInfo):
     """A header whose size cannot send the reader backwards (CVE-2025-8194)."""
 
+    is_broken = False
+    """A header was neither whole nor the end: tarfile would take it for the end without a word."""
+
     @classmethod
     def frombuf(cls, buf: Any, encoding: str, errors: str) -> _CheckedInfo:
         """The header in a block; a negative size is an error."""
-        info = super().frombuf(buf, encoding, errors)
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except (tarfile.EOFHeaderError, tarfile.EmptyHeaderError):
+            raise
+        except tarfile.HeaderError:
+            cls.is_broken = True
+            raise
         if info.size < 0:
+            cls.is_broken = True
             raise tarfile.InvalidHeaderError("negative size")
         return info
 

@@ -18,6 +18,7 @@ from jobs.adapters.archive import FoundFile, JobFiles, read_bytes
 from jobs.adapters.base import Adapter, FileContext, Problem, Rows, Tally
 from jobs.adapters.job_record import JobRecord
 from jobs.adapters.job_tables import JobTables, message_key_column, to_batch
+from jobs.adapters.lines import is_binary
 from jobs.adapters.paths import PathFacts, facts_of
 from jobs.adapters.redaction import redact
 from jobs.adapters.stamps import from_us
@@ -220,6 +221,9 @@ def _parse(done: JobRead, report: FileReport, path: str, head: bytes, stream: Bi
     adapter, confidence = registry.choose(path.replace("!", "/"), head)
     report.confidence = confidence
     if adapter is None:
+        if is_binary(head):
+            report.problem(Problem("binary_content", 0, 1, "no text, and of no format that is read here", head[:64]))
+            return
         report.problem(Problem("unknown_format", 0, 1, "no adapter recognises it: it stays in the archive only", head[:64]))
         return
     report.adapter, report.adapter_version = adapter.name, adapter.version

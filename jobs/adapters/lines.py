@@ -57,7 +57,7 @@ def last_states(line: str) -> list[str]:
     for segment in line.split("\r"):
         if not segment.strip():
             continue
-        if kept and _BAR.search(kept[-1][:512]):
+        if kept and _BAR.search(segment[:512]) and _BAR.search(kept[-1][:512]):
             kept.pop()
         kept.append(segment)
     return kept

@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 _TRIGGER = "|".join(re.escape(h) for rule in RULES for h in rule.hints if rule.name not in ("keyed", "authorization"))
-_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])"
+_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)[a-z_-]*['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])"
 TRIGGER = f"{_TRIGGER}|{_KEYED}"
 _MARK = "‹redacted:"
 

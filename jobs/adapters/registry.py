@@ -38,6 +38,7 @@ def adapters() -> tuple[Adapter, ...]:
 def choose(path: str, head: bytes) -> tuple[Adapter | None, float]:
     """The adapter that recognises a file most surely and its confidence; equals go to the first name. None for nobody."""
     best: tuple[Adapter | None, float] = (None, 0.0)
+    head = head.removeprefix(b"\xef\xbb\xbf")
     for adapter in adapters():
         score = adapter.sniff(path, head)
         if score > best[1]:
