@@ -12,6 +12,8 @@ ALERTS = (
 
 PROVENANCES = ("framework", "platform", "launcher", "user")
 
+EXAMPLE_CHARACTERS = 500
+
 TEMPLATE_ID = Column("template_id", pa.string(), "hash of the template's text, or the fixed id of a predefined one", nullable=False)
 ALERT = Column("alert", pa.string(), "kind of alert that its text raises, null for none", one_of=ALERTS)
 PROVENANCE = Column("provenance", pa.string(), "whose code printed it", one_of=PROVENANCES)

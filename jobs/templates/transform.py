@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ml.templates.masking import masked_messages
+from schemas.templates import EXAMPLE_CHARACTERS
 
 STORED_CHARACTERS = 2_000
-EXAMPLE_CHARACTERS = 500
 KEY = ("job_id", "template_id", "role", "node")
 FAR = "timestamp'9999-12-31 00:00:00'"
 

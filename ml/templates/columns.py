@@ -30,6 +30,8 @@ from ml.templates.tokens import (
 
 MAX_WORDS = 5
 MAX_STEMS = 2
+CAPITALS_FACTOR = 3
+"""Words in capitals are a program's own constants (states, kinds of operation): three times as many stay words."""
 NAME_NOUNS = frozenset(("user", "username", "users", "account", "host", "hostname", "node", "machine"))
 
 
@@ -76,9 +78,11 @@ def _parts_of_one_key(values: set[str], max_words: int) -> list[set[str]]:
     else:
         groups = [{word} for word in words]
         rest = rest | numbered
-    if len(groups) > max_words:
+    is_capital = not real and all(middles[value].isupper() for word in groups for value in word)
+    if len(groups) > max_words * (CAPITALS_FACTOR if is_capital else 1):
         return [values]
-    return _with_rest(groups, rest, is_keyed and not real)
+    parts = _with_rest(groups, rest, is_keyed and not real)
+    return [part for whole in parts for part in (_parts_of_one_key(whole, max_words) if whole != values else [whole])]
 
 
 def _with_rest(groups: list[set[str]], rest: set[str], is_only_null: bool) -> list[set[str]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ml.templates.alerts import alerts_of
 from ml.templates.mining import mine, template_id
 from ml.templates.predefined import INHERIT, Found, Rules, default, predefined_of, provenance_of
+from ml.templates.tokens import essence
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def grown(library: Library, masked: Iterable[str], rules: Rules | None = None) -
     """
     rules = rules or default()
     new = sorted(set(masked) - library.messages.keys())
-    alerts = dict(zip(new, alerts_of(new, rules.alerts)))
+    alerts = dict(zip(new, alerts_of([essence(message) for message in new], rules.alerts)))
     templates = {name: t for name, t in library.templates.items() if t.is_predefined}
     given: dict[str, str] = {}
     for message, found in zip(new, predefined_of(new, rules)):

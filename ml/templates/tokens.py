@@ -108,7 +108,7 @@ def _series(token: str) -> str:
 
 
 def essence(masked: str) -> str:
-    """A traceback is known by its last line, the exception; other messages by all their text.
+    """A traceback is known by the exceptions that end it and those in its chain; other messages by all their text.
 
     >>> essence('Traceback (most recent call last):\\n  File "<*>", line <*>, in f\\n    g()\\nKeyError: x')
     'Traceback (most recent call last): <*> KeyError: x'
@@ -116,9 +116,9 @@ def essence(masked: str) -> str:
     head, mark, tail = masked.partition(TRACEBACK)
     if not mark:
         return masked
-    lines = [line.strip() for line in tail.split("\n")]
-    errors = [line for line in lines if _ERROR_LINE.fullmatch(line)]
-    return f"{head}{TRACEBACK} {WILDCARD} {errors[-1]}" if errors else masked
+    lines = (line.strip() for line in tail.split("\n"))
+    errors = dict.fromkeys(line for line in lines if _ERROR_LINE.fullmatch(line))
+    return f" {WILDCARD} ".join((head + TRACEBACK, *errors)) if errors else masked
 
 
 def common_ends(values: Iterable[str]) -> tuple[str, str]:

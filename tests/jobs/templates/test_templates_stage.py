@@ -30,7 +30,7 @@ def record(job, message, *, rank=0, node="n1", line=1, phase="train", role="trai
 
 
 def training_job(job, state="COMPLETED", **given):
-    row = {name: None for name in tables()["training_jobs"].names}
+    row = dict.fromkeys(tables()["training_jobs"].names)
     row.update(
         job_id=job, state=state, user="ann", nodes=["n1"], world_size=2, config={"lr": "0.1"}, flags=[], notes=[], job_hash=job,
         started_at=START, ended_at=START + timedelta(hours=1), ingest_batch=1,
@@ -176,3 +176,34 @@ def test_error_text_of_many_successful_jobs_never_becomes_normal(lake):
     assert (usual.noise_role, usual.n_jobs, usual.n_users, usual.n_configs, usual.n_nodes) == (None, 8, 3, 2, 1)
     assert (usual.rate_per_rank_hour, usual.rate_spread, usual.share_of_ranks) == (1.0, 0.0, 1.0)
     assert usual.phase_profile == {"train": 1.0}
+
+
+def test_a_deleted_job_leaves_nothing_behind_counts_included(spark, tmp_path):
+    from jobs.core.tables import Lake, create_missing
+    from jobs.templates.deletion import forget, vacuum
+
+    secret = [record("job-2", "my secret project banner", line=8), record("job-2", "RuntimeError: only mine", line=9)]
+    first = [record("job-1", m, line=n, rank=n % 2, at=n + 50) for n, m in enumerate(MESSAGES, 1)]
+    found = []
+    for number, records in enumerate((first + archive("job-2") + secret, first)):
+        lake = Lake(spark, str(tmp_path / str(number)))
+        create_missing(lake.root)
+        put(lake, "training_jobs", [training_job(name) for name in {r["job_id"]: 0 for r in records}])
+        put(lake, "log_records", records)
+        night(lake, None)
+        found.append(lake)
+    deleted = forget(found[0].root, "job-2")
+    assert (deleted["training_jobs"], deleted["log_records"], deleted["log_events"], deleted["message_templates"]) == (1, 9, 9, 2)
+    compared = {
+        "templates": [c for c in tables()["templates"].names if c != "library_version"],
+        "message_templates": ["message_key", "template_id", "masked"],
+        "template_aliases": ["alias_id", "template_id"],
+        "log_events": ["job_id", "line", "template_id"],
+        "job_templates": ["job_id", "template_id", "n_events", "rank_ranges"],
+    }
+    for name, columns in compared.items():
+        assert rows(found[0], name, *columns) == rows(found[1], name, *columns), name
+    assert forget(found[0].root, "job-2") == {}
+    vacuum(found[0].root)
+    left = [path for path in (tmp_path / "0").rglob("*") if path.is_file() and b"secret project" in path.read_bytes()]
+    assert left == []
