@@ -32,8 +32,11 @@ def seconds(column: str) -> Column:
 
 def config_value(keys: Iterable[str]) -> Column:
     """The first value whose key is, or ends in, one of these."""
-    wanted = [F.map_filter("config", lambda k, _v, key=key: (k == key) | k.endswith("." + key)) for key in keys]
-    return F.coalesce(*[F.element_at(F.map_values(found), 1) for found in wanted])
+    return F.coalesce(*[F.get(F.map_values(F.map_filter("config", _named(key))), 0) for key in keys])
+
+
+def _named(key: str) -> Callable[[Column, Column], Column]:
+    return lambda name, _value: (name == key) | name.endswith("." + key)
 
 
 def near_events(training_jobs: DataFrame, node_events: DataFrame) -> DataFrame:

@@ -31,6 +31,17 @@ def markdown(value: object, limit: int = 400) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(clean(str(value), limit).split()))
 
 
+def code(text: str) -> str:
+    """Text as a Markdown code span that nothing inside can end.
+
+    >>> code("a `b`")
+    '`` a `b` ``'
+    """
+    shown = " ".join(clean(text).split())
+    longest = max((len(run) for run in re.findall("`+", shown)), default=0)
+    return f"`{shown}`" if not longest else f"{'`' * (longest + 1)} {shown} {'`' * (longest + 1)}"
+
+
 def number(value: float | int | None, digits: int | None = None) -> str:
     """A number with thousands separators; about four significant digits unless `digits` after the point are asked."""
     if value is None or not isinstance(value, (int, float)) or math.isnan(value):
@@ -61,14 +72,18 @@ def duration(seconds: float | None) -> str:
         return NOTHING
     sign, seconds = ("−" if seconds < 0 else ""), abs(seconds)
     if seconds < 1:
-        return f"{sign}{number(round(seconds * 1000, 1))} ms"
+        return f"{sign}{_tenths(seconds * 1000)} ms"
     if seconds < 60:
-        return f"{sign}{number(round(seconds, 1))} s"
+        return f"{sign}{_tenths(seconds)} s"
     for size, name, small, small_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
             whole, rest = divmod(round(seconds / small), size // small)
             return f"{sign}{whole:,} {name}" + (f" {rest} {small_name}" if rest else "")
     return NOTHING
+
+
+def _tenths(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
 
 
 def size(value: float | None) -> str:

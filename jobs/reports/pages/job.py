@@ -11,12 +11,13 @@ from jobs.reports.page import Page, build, file_name, table_lines
 from jobs.reports.pages import job_pictures as pictures
 from jobs.reports.pages.document import completed, undiagnosed
 from jobs.reports.pages.verdict import confidence, headline, place
-from jobs.reports.words import duration, listed, markdown, moment, number, percent, ranges, utc
+from jobs.reports.words import code, duration, listed, markdown, moment, number, percent, ranges, utc
 
 PARTS = (
     "job", "diagnosis", "rank", "phase", "iteration", "activity", "work", "template_place", "template_baseline", "metric", "trie",
     "similar", "family", "node_event", "file", "quarantine", "straggler",
 )  # fmt: skip
+JOB_FIELDS = ("name", "user", "state", "exit_code", "started_at", "ended_at", "n_nodes", "world_size", "n_gpus", "config")
 MAX_TEMPLATES = 40
 MAX_CANDIDATES = 20
 
@@ -35,7 +36,7 @@ def job_page(given: Parts, versions: Mapping[str, int], lake: str = "LAKE") -> P
     `versions`: Delta version of each table that the page was made from.
     """
     parts = whole(given)
-    job = parts["job"][0]
+    job = {**dict.fromkeys(JOB_FIELDS), **parts["job"][0]}
     document = completed(parts["diagnosis"][0]) if parts["diagnosis"] else undiagnosed(job)
     axis = pictures.axis_of(parts)
     job_id = str(job["job_id"])
@@ -212,7 +213,7 @@ def job_text(v: Mapping[str, Any]) -> list[str]:
         "",
         "## How to see this again",
         "",
-        *(f"- {what}: `{command.replace('`', '')}`" for what, command in v["commands"]),
+        *(f"- {what}: {code(command)}" for what, command in v["commands"]),
         "",
     ]
     lines.append("Ranks named: " + ranges({r for c in d.get("candidates") or [] for r in c.get("ranks") or []}))

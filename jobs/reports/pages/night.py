@@ -12,6 +12,7 @@ from jobs.reports.words import count, markdown, number, percent, utc
 
 Rows = Sequence[Mapping[str, Any]]
 N_FIRST = 6
+QUALITY = ("n_files", "n_read", "n_kept", "n_quarantined", "n_broken", "n_expectations")
 N_MACHINES = 8
 
 
@@ -93,7 +94,7 @@ def night_page(night: Night) -> Page:
         "failed_gpu_hours": sum(float(row["gpu_hours"] or 0.0) for row in failed),
         "lost_gpu_hours": sum(float(row["lost_gpu_hours"]) for row in tonight),
         "n_new_families": len(fresh), "n_localised": sum(bool(row["accused"]) for row in failed),
-        "first_end_at": ends[0] if ends else None, "last_end_at": ends[-1] if ends else None, **dict(night.quality),
+        "first_end_at": ends[0] if ends else None, "last_end_at": ends[-1] if ends else None, **dict.fromkeys(QUALITY, 0), **dict(night.quality),
     }  # fmt: skip
     first = first_look(night)
     machines = top_machines(tonight)

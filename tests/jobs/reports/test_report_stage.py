@@ -25,7 +25,15 @@ def filled(lake, hang_parts, hostile_parts):
     """Three jobs: a healthy one, the hang, and the hang again with hostile text for its id, names and lines."""
     job, document = hang_parts["job"][0], hang_parts["diagnosis"][0]
     bad = hostile_parts["job"][0]
-    base = {**job, "flags": [], "notes": [], "job_hash": "h", "ingest_batch": 2, "coverage": [("logs", 1.0)], "config": list(job["config"].items())}
+    base = {
+        **job,
+        "flags": [],
+        "notes": [],
+        "job_hash": "h",
+        "ingest_batch": 2,
+        "coverage": [("logs", 1.0)],
+        "config": list(job["config"].items()),
+    }
     jobs = [
         {**base, "job_id": "job-0", "state": "COMPLETED", "exit_code": 0, "ingest_batch": 1},
         base,
@@ -39,7 +47,21 @@ def filled(lake, hang_parts, hostile_parts):
          "top_ranks": [5], "n_candidates": 2, "candidate_nodes": ["n3"], "n_findings": 4, "n_baselines": 1, "is_verified": False, "document": json.dumps(d)}
         for j, d in documents
     ])  # fmt: skip
-    put(lake, "ranks", [{"job_id": "job-1", "rank": r["rank"], "node": r["node"], "device": r["device"], "switch": r["switch"], "role": "trainer"} for r in hang_parts["rank"]])
+    put(
+        lake,
+        "ranks",
+        [
+            {
+                "job_id": "job-1",
+                "rank": r["rank"],
+                "node": r["node"],
+                "device": r["device"],
+                "switch": r["switch"],
+                "role": "trainer",
+            }
+            for r in hang_parts["rank"]
+        ],
+    )
     put(lake, "log_events", [
         {"job_id": "job-1", "file": f"logs/{r}", "line": k, "byte_offset": k * 100, "n_lines": 1, "occurred_at": start + timedelta(seconds=s), "node": f"n{r // 2 + 1}",
          "rank": r, "message": "iteration", "message_key": 1, "phase": "train" if s > 20 else "init", "iteration": s, "template_id": "t0"}
@@ -59,7 +81,20 @@ def filled(lake, hang_parts, hostile_parts):
          "n_ranks": 1, "phases": [], "levels": [], "streams": []}
         for j, n, k in (("job-1", "n1", 2), ("job-1", "n4", 3), ("job-0", "n1", 11))
     ])  # fmt: skip
-    put(lake, "templates", [{"template_id": "t1", "template": "Watchdog <*>", "is_predefined": False, "n_events": 5, "n_jobs": 2, "library_version": "v"}])
+    put(
+        lake,
+        "templates",
+        [
+            {
+                "template_id": "t1",
+                "template": "Watchdog <*>",
+                "is_predefined": False,
+                "n_events": 5,
+                "n_jobs": 2,
+                "library_version": "v",
+            }
+        ],
+    )
     put(lake, "normal_templates", [
         {"template_id": "t1", "n_jobs": 3, "n_lineages": 3, "n_users": 1, "n_configs": 1, "n_nodes": 1, "n_events": 11, "first_seen_at": start, "phase_profile": [],
          "role_profile": [], "is_normal": True, "roles": []}
@@ -83,13 +118,41 @@ def filled(lake, hang_parts, hostile_parts):
     ])  # fmt: skip
     put(lake, "node_events", [{"job_id": "job-1", "node": "n3", "occurred_at": start + timedelta(seconds=95), "kind": "io_error", "severity": "critical",
                                "message": "nvme0n1: I/O error", "file": "events/k", "byte_offset": 0}])  # fmt: skip
-    put(lake, "job_similarity", [{"job_id": "job-1", "position": 1, "similar_job_id": bad["job_id"], "score": 0.82, "shared": ["template:t2"], "symptom": "hang", "family_id": "f1"}])
+    put(
+        lake,
+        "job_similarity",
+        [
+            {
+                "job_id": "job-1",
+                "position": 1,
+                "similar_job_id": bad["job_id"],
+                "score": 0.82,
+                "shared": ["template:t2"],
+                "symptom": "hang",
+                "family_id": "f1",
+            }
+        ],
+    )
     put(lake, "failure_families", [{"family_id": "f1", "label": "hang in read_block", "symptom": "hang", "n_jobs": 2, "n_lineages": 1, "n_new": 2, "is_new": True,
                                     "job_ids": sorted([bad["job_id"], "job-1"]), "shared": [], "n_nodes": 1, "nodes": ["n3"], "n_users": 1, "users": [], "n_versions": 1,
                                     "versions": []}])  # fmt: skip
     put(lake, "ingested_files", [{"job_id": "job-1", "path": "logs/a", "size_bytes": 12000, "adapter": "plain", "state": "read", "n_read": 40, "n_kept": 38,
                                   "n_quarantined": 2, "n_understood": 30, "flags": [], "ingest_batch": 2}])  # fmt: skip
-    put(lake, "quarantine", [{"job_id": "job-1", "path": "logs/a", "reason": "undecodable", "offset": 5, "n_records": 2, "detail": "not UTF-8", "ingest_batch": 2}])
+    put(
+        lake,
+        "quarantine",
+        [
+            {
+                "job_id": "job-1",
+                "path": "logs/a",
+                "reason": "undecodable",
+                "offset": 5,
+                "n_records": 2,
+                "detail": "not UTF-8",
+                "ingest_batch": 2,
+            }
+        ],
+    )
     return lake
 
 
@@ -115,11 +178,27 @@ def test_the_folder_holds_every_page_with_its_twins_and_only_changed_pages_are_w
     assert twin["similar"][0]["score"] == 0.82
     assert twin["table_versions"]["diagnoses"] >= 1
     text = (folder / "jobs" / "job-1.html").read_text()
-    for said in ("n1 2", "n4 3", "job-0 11", "disk.read_bytes_rate", "read_block (s.py:88)", "nvme0n1: I/O error", "n4 r7", "hang in read_block", "Rank × step"):
+    for said in (
+        "n1 2",
+        "n4 3",
+        "job-0 11",
+        "disk.read_bytes_rate",
+        "read_block (s.py:88)",
+        "nvme0n1: I/O error",
+        "n4 r7",
+        "hang in read_block",
+        "Rank × step",
+    ):
         assert said in text, said
 
     night = json.loads((folder / "index.json").read_text())["figures"]
-    assert (night["n_jobs"], night["n_failed"], night["n_all_jobs"], night["n_new_families"], night["n_quarantined"]) == (2, 2, 3, 1, 2)
+    assert (night["n_jobs"], night["n_failed"], night["n_all_jobs"], night["n_new_families"], night["n_quarantined"]) == (
+        2,
+        2,
+        3,
+        1,
+        2,
+    )
     quality = json.loads((folder / "quality.json").read_text())
     assert quality["adds_up"]
     library = json.loads((folder / "library.json").read_text())["figures"]
