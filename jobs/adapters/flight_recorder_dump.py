@@ -122,7 +122,10 @@ def _status_by_name(
     number. A group without entries is found by its place in that order, when both sides have equally many groups
     and the entries do not contradict.
     """
-    known = {str(e.get("pg_id")): group_of(e)[0] for e in entries if e.get("pg_id") is not None}
+    first: dict[Any, Mapping[str, Any]] = {}
+    for entry in reversed(entries):
+        first[str(entry.get("pg_id"))] = entry
+    known = {number: group_of(entry)[0] for number, entry in first.items() if number != "None"}
     usable: dict[str, Mapping[str, Any]] = {str(key): value for key, value in status.items() if isinstance(value, dict)}
     by_name = {known[key]: value for key, value in usable.items() if key in known}
     numbers = sorted((key for key in usable if key.isdigit()), key=int)

@@ -177,10 +177,11 @@ def frame(function: object, file: object, line: object) -> str:
 
 def plain(value: object, limit: int = MAX_TEXT) -> str:
     """Text without control characters, bounded; empty for what is not text or a number."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
     if not isinstance(value, str):
-        return ""
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return str(value) if is_number else ""
+    if len(value) <= limit and value.isprintable():
+        return value.strip()
     return "".join(c for c in value[: 4 * limit] if c.isprintable())[:limit].strip()
 
 

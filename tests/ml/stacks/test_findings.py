@@ -110,12 +110,12 @@ def test_unchanged_frames_alone_are_no_hang(what: str, stacks: dict[int, tuple[s
 
 
 def test_frames_that_change_are_no_hang() -> None:
-    moving = [s for n, at in enumerate((100.0, 103.0)) for s in samples({r: (f"f{n} (t.py:{n})",) for r in range(8)}, (at,))]
+    moving = [s for n, at in enumerate((100.0, 103.0)) for s in samples(dict.fromkeys(range(8), (f"f{n} (t.py:{n})",)), (at,))]
     assert accused(findings(moving, PLACING, SILENT)) == []
 
 
 def test_a_checkpoint_may_take_its_time_but_not_for_ever() -> None:
-    stacks = {r: SAVE for r in range(8)}
+    stacks = dict.fromkeys(range(8), SAVE)
     short = findings(samples(stacks), PLACING, SILENT)
     assert [(f.kind, f.score < 0.5) for f in short] == [("blocking_phase", True)]
     for_ever = findings(samples(stacks, (100.0, 1200.0)), PLACING, Course(((95.0, 60),), (), 1300.0, False, True))
@@ -138,7 +138,7 @@ def test_one_sample_alone_accuses_nobody() -> None:
 
 
 def test_a_trainer_whose_data_worker_reads_while_the_others_are_idle_is_told_with_its_worker() -> None:
-    workers = [s for s in samples({r: FETCH if r == 3 else IDLE for r in range(8)}, process_type="dataloader")]
+    workers = list(samples({r: FETCH if r == 3 else IDLE for r in range(8)}, process_type="dataloader"))
     found = findings(samples(waiting(r3=NEXT)) + workers, PLACING, SILENT)
     differs = next(f for f in found if f.kind == "trainer_and_workers_differ")
     assert (differs.ranks, differs.path[-1]) == ((3,), "__getitem__ (data.py:9)")

@@ -1,0 +1,159 @@
+"""Matching flight-recorder dumps of many ranks: seconds, peak memory, growth.
+
+    python bench/collectives_bench.py [--ranks 4096] [--entries 2000] [--spark]
+
+Every rank is in the world, a tensor group of 8 and a data group of the ranks with its place in it; nine of ten entries
+are completed, one rank stopped, so that all others have open entries. Dumps are pickles as PyTorch writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+GROUPS = ("0", "1", "2")
+NAMES = {"0": "default_pg", "1": "TENSOR_MODEL_PARALLEL_GROUP", "2": "DATA_PARALLEL_GROUP"}
+STOPPED = 5
+
+
+def members(name: str, rank: int, n_ranks: int) -> list[int]:
+    if name == "0":
+        return list(range(n_ranks))
+    return list(range(rank // 8 * 8, rank // 8 * 8 + 8)) if name == "1" else list(range(rank % 8, n_ranks, 8))
+
+
+def label(name: str, rank: int) -> str:
+    """Groups of one kind have names of their own, as in PyTorch."""
+    return {"0": "0", "1": str(1000 + rank // 8), "2": str(100 + rank % 8)}[name]
+
+
+def dump(rank: int, n_ranks: int, n_entries: int) -> dict[str, object]:
+    last = n_entries - (n_entries // 20 if rank == STOPPED else 0)
+    n_done = n_entries - n_entries // 20
+    sequence = dict.fromkeys(GROUPS, 40_000)
+    completed = dict(sequence)
+    entries = []
+    for number in range(last):
+        name = "0" if number % 50 == 49 else "2" if number % 10 == 9 else "1"
+        sequence[name] += 1
+        is_done = number < n_done
+        if is_done:
+            completed[name] = sequence[name]
+        entries.append(
+            {
+                "record_id": 80_000 + number, "pg_id": int(name), "process_group": (label(name, rank), NAMES[name]),
+                "thread_name": "python3", "thread_id": "23456244340032", "collective_seq_id": sequence[name], "p2p_seq_id": 0,
+                "op_id": sequence[name], "profiling_name": "nccl:all_reduce" if name != "2" else "nccl:_reduce_scatter_base",
+                "time_created_ns": 1758610505592849034 + 1_000_000 * number + rank, "input_sizes": [[4096, 1, 5120]],
+                "input_dtypes": ["BFloat16"], "output_sizes": [[4096, 1, 5120]], "output_dtypes": ["BFloat16"],
+                "state": "completed" if is_done else "scheduled", "time_discovered_started_ns": None,
+                "time_discovered_completed_ns": None, "retired": is_done, "timeout_ms": 180000, "is_p2p": False,
+            }
+        )  # fmt: skip
+    return {
+        "version": "2.9", "nccl_version": "2.27.3", "entries": entries,
+        "pg_config": {label(n, rank): {"name": label(n, rank), "desc": NAMES[n], "ranks": str(members(n, rank, n_ranks))} for n in GROUPS},
+        "pg_status": {n: {"last_enqueued_collective": sequence[n], "last_started_collective": -1,
+                          "last_completed_collective": completed[n]} for n in GROUPS},
+    }  # fmt: skip
+
+
+def write(folder: str, ranks: range, n_ranks: int, n_entries: int) -> None:
+    for rank in ranks:
+        (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump(rank, n_ranks, n_entries), 2))
+
+
+def write_all(folder: Path, n_ranks: int, n_entries: int) -> None:
+    with ProcessPoolExecutor(2) as pool:
+        half = n_ranks // 2
+        parts = [pool.submit(write, str(folder), part, n_ranks, n_entries) for part in (range(half), range(half, n_ranks))]
+        for part in parts:
+            part.result()
+
+
+def command(n_ranks: int, n_entries: int) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="collectives-bench-"))
+    try:
+        write_all(folder, n_ranks, n_entries)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+        script = (
+            "import resource, sys; from jobs.cli.flight_recorder import command;"
+            "command([sys.argv[1], '--json'], standalone_mode=False);"
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
+        )
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(folder)], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )  # noqa: S603
+        seconds = time.perf_counter() - began
+        found = json.loads(done.stdout)
+        assert found["faulty_ranks"] == [STOPPED], found["faulty_ranks"]
+        own, child = (int(n) / 1e6 for n in done.stderr.split()[-2:])
+        print(
+            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB: {seconds:6.2f} s, peak {own:.2f} GB and {child:.2f} GB a worker"
+        )
+    finally:
+        shutil.rmtree(folder)
+
+
+def spark(n_ranks: int, n_entries: int) -> None:
+    """The stage's own transforms on a table of entries; reading dumps into the table is ingest's work and not counted."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as F
+
+    from jobs.adapters.base import FileContext, Rows
+    from jobs.adapters.flight_recorder import ADAPTERS
+    from jobs.collectives import transform
+    from jobs.core import session
+    from schemas.collectives import TABLE
+
+    schema = pa.schema([pa.field(c.name, c.type) for c in TABLE.columns])
+    with tempfile.TemporaryDirectory(prefix="collectives-bench-") as folder:
+        import io
+
+        writer = pq.ParquetWriter(f"{folder}/entries.parquet", schema)
+        for rank in range(n_ranks):
+            data = pickle.dumps(dump(rank, n_ranks, n_entries), 2)
+            for part in ADAPTERS[0].parse(io.BytesIO(data), FileContext("job-1", f"traces/nccl_trace_rank_{rank}")):
+                if isinstance(part, Rows):
+                    writer.write_table(pa.Table.from_pydict(dict(part.columns), schema=schema))
+        writer.close()
+        started = session.start("collectives-bench")
+        collectives = started.read.parquet(f"{folder}/entries.parquet")
+        facts = started.createDataFrame([("job-1",)], "job_id string").select(
+            "job_id", F.lit("FAILED").alias("state"), F.lit(n_ranks).alias("world_size"),
+            F.lit(None).cast("array<struct<rank:int,node:string>>").alias("ranks"),
+        )  # fmt: skip
+        began = time.perf_counter()
+        telling = transform.telling(transform.entries(collectives))
+        found = transform.findings(telling, transform.progress(collectives), facts).orderBy(F.desc("score")).collect()
+        seconds = time.perf_counter() - began
+        assert list(found[0]["ranks"]) == [STOPPED], found[0]
+        print(f"Spark    {n_ranks:>6} ranks × {n_entries} entries: {seconds:6.2f} s, {len(found)} findings")
+        started.stop()
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--ranks", type=int, default=4096)
+    options.add_argument("--entries", type=int, default=2000)
+    options.add_argument("--spark", action="store_true")
+    given = options.parse_args()
+    if given.spark:
+        spark(given.ranks, given.entries)
+        return
+    for share in (4, 2, 1):
+        command(given.ranks // share, given.entries)
+
+
+if __name__ == "__main__":
+    main()
