@@ -1,6 +1,6 @@
 """The what-if engine beside a plain pandas version of the same formulas: figures and time, in one run.
 
-    python bench/whatif.py ../shared/data/straggler AR SE
+python bench/whatif.py ../shared/data/straggler AR SE
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ def group_key(row, pp):
     """Operations that wait for each other have the same key."""
     op, seq, stage = row
     if op in P2P:
-        other, step = PARTNER[op]
+        _, step = PARTNER[op]
         sender = stage if op.endswith("send") else stage + step
         return ("forward" if op.startswith("forward") else "backward", seq, sender)
     if op == "embedding-grads-all-reduce":
@@ -56,7 +57,7 @@ def ideals(trace: pd.DataFrame) -> dict[str, float]:
     return found
 
 
-def dependencies(trace: pd.DataFrame):
+def dependencies(trace: pd.DataFrame):  # noqa: C901
     """Names of what each operation waits for, from the first step of dp rank 0."""
     first = trace[(trace["dp_rank"] == 0) & (trace["step"] == trace["step"].min())]
     waits = defaultdict(set)
@@ -64,9 +65,13 @@ def dependencies(trace: pd.DataFrame):
         ops = ops.sort_values(["start_ts", "seq_id", "optype"])
         names = {op: [(op, q, stage) for q in part["seq_id"].sort_values()] for op, part in ops.groupby("optype")}
         compute = [(o, q, stage) for o, q in zip(ops["optype"], ops["seq_id"]) if o.endswith("-compute")]
-        chains = [compute, *(names.get(op, []) for op in P2P), names.get("params-all-gather", []) + names.get("grads-reduce-scatter", [])]
+        chains = [
+            compute,
+            *(names.get(op, []) for op in P2P),
+            names.get("params-all-gather", []) + names.get("grads-reduce-scatter", []),
+        ]
         for chain in chains:
-            for before, after in zip(chain, chain[1:]):
+            for before, after in pairwise(chain):
                 waits[after].add(before)
         for way in ("forward", "backward"):
             computes = names[f"{way}-compute"]
@@ -129,7 +134,9 @@ def simulate(trace: pd.DataFrame, groups, waits, keep) -> pd.Series:
 
 
 def analyse(trace: pd.DataFrame, pp: int) -> dict:
-    trace = trace.assign(optype=trace["optype"].astype(str), start_ts=trace["start_ts"].astype(float), duration=trace["duration"].astype(float))
+    trace = trace.assign(
+        optype=trace["optype"].astype(str), start_ts=trace["start_ts"].astype(float), duration=trace["duration"].astype(float)
+    )
     trace = add_transfer(trace, pp)
     trace["ideal"] = trace["optype"].map(ideals(trace))
     trace["name"] = [str(v) for v in zip(trace["optype"], trace["seq_id"], trace["stage"])]

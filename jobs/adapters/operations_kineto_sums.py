@@ -52,6 +52,7 @@ class Sums:
         self.last = -math.inf
         self._starts: list[float] = []
         self._steps: list[tuple[float, float, int]] = []
+        self._latest: tuple[float, float, int] = (math.inf, -math.inf, 0)
         self._waiting: list[_Event] = []
         self._sums: dict[tuple[int | None, str, str, str | None], list[float]] = {}
 
@@ -79,8 +80,17 @@ class Sums:
         if event.name.startswith(_STEP):
             self._step(event)
         elif event.category in _CATEGORIES or event.category in _NAMED:
+            started = event.started_us
+            if started < self.first:
+                self.first = started
+            if started + event.duration_us > self.last:
+                self.last = started + event.duration_us
+            begin, end, number = self._latest
+            step = number if begin <= started < end else self._step_at(started)
+            if step is not None:
+                self._sum(step, event)
+                return
             self._waiting.append(event)
-            self.first, self.last = min(self.first, event.started_us), max(self.last, event.started_us + event.duration_us)
             if len(self._waiting) >= MOST_WAITING:
                 self._settle(is_end=False)
 
@@ -90,7 +100,8 @@ class Sums:
             return
         place = bisect_right(self._starts, event.started_us)
         self._starts.insert(place, event.started_us)
-        self._steps.insert(place, (event.started_us, event.started_us + event.duration_us, int(number)))
+        self._latest = (event.started_us, event.started_us + event.duration_us, int(number))
+        self._steps.insert(place, self._latest)
         self._sum(int(number), event)
 
     def _settle(self, is_end: bool) -> None:
@@ -125,7 +136,8 @@ class Sums:
                 found = self._sums[key] = [0, 0.0, event.started_us]
         found[0] += 1
         found[1] += event.duration_us
-        found[2] = min(found[2], event.started_us)
+        if event.started_us < found[2]:
+            found[2] = event.started_us
 
     def problems(self) -> Iterator[Problem]:
         """What could not be used, and remarks."""

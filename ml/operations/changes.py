@@ -71,20 +71,19 @@ def change_point(values: Floats, least_segment: int = LEAST_SEGMENT, least_stren
     return Change(int(at[best + 1]), float(np.median(before)), float(np.median(after)), clear)
 
 
-def segments(values: Floats, least_segment: int = 10, depth: int = 2) -> list[Segment]:
+def segments(values: Floats, least_segment: int = 10, depth: int = 2, least_strength: float = LEAST_STRENGTH) -> list[Segment]:
     """The series cut at its change points, at most 2**depth levels, in order."""
-    return _segments(values, 0, least_segment, depth)
+    return _segments(values, 0, least_segment, depth, least_strength)
 
 
-def _segments(values: Floats, offset: int, least_segment: int, depth: int) -> list[Segment]:
-    change = change_point(values, least_segment) if depth else None
+def _segments(values: Floats, offset: int, least_segment: int, depth: int, least_strength: float) -> list[Segment]:
+    change = change_point(values, least_segment, least_strength) if depth else None
     if change is None:
         known = values[np.isfinite(values)]
         level = float(np.median(known)) if len(known) else math.nan
         return [Segment(offset, offset + len(values), level)]
-    return _segments(values[: change.index], offset, least_segment, depth - 1) + _segments(
-        values[change.index :], offset + change.index, least_segment, depth - 1
-    )
+    left = _segments(values[: change.index], offset, least_segment, depth - 1, least_strength)
+    return left + _segments(values[change.index :], offset + change.index, least_segment, depth - 1, least_strength)
 
 
 def _overlap(ranks: Floats, split: int) -> float:

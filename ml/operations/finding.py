@@ -47,6 +47,11 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if abs(seconds) < 1 else f"{seconds:.2f} s"
 
 
+def verb(ranks: tuple[int, ...], word: str) -> str:
+    """For sentences: the verb that goes with these ranks."""
+    return f"{word}s" if len(ranks) == 1 else word
+
+
 def numbered(ranks: tuple[int, ...]) -> str:
     """For sentences: `rank 5`, `ranks 2, 3`, `ranks 0, 1, 2 and 61 more`."""
     if len(ranks) == 1:

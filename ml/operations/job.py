@@ -14,12 +14,12 @@ from ml.operations.flat import what_if
 from ml.operations.ledger import Ledger, book
 from ml.operations.links import slow_transfers
 from ml.operations.patterns import pattern_findings, patterns
+from ml.operations.peers import WARM_UP, median_of_known, step_lengths
+from ml.operations.rises import operation_rises
 from ml.operations.step_times import DEGRADED_FROM, StepTimes, step_times
-from ml.operations.workers import WARM_UP, slow_workers
+from ml.operations.workers import ACCUSES_FROM, slow_workers
 from ml.stragglers.whatif import WhatIf
 from ml.stragglers.words import TraceError
-
-ACCUSES_FROM = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,14 @@ def analyse_job(operations: pd.DataFrame, place: Place, expected: Expected | Non
     if usable.empty:
         return JobOperations((), None, "no operation has a rank, a step and a start", None, (), ())
     ledger = book(operations, place.groups, place.nodes)
-    typical = _typical(ledger)
+    typical = step_lengths(ledger)
     times = step_times(ledger.steps, typical, expected.step_times_s)
-    found = slow_workers(ledger, place.nodes, place.roles)
+    found = slow_workers(ledger, place.nodes, place.roles, place.groups)
     found += _unexplained(slow_transfers(ledger, place.nodes, place.backend, expected.transfer_s), found)
+    found += operation_rises(ledger, typical)
     found += _pattern_findings(ledger, place.nodes, typical, found)
     if times is not None:
-        found += time_findings(
-            times, ledger.steps, np.nanmedian(np.where(np.isnan(ledger.ended_s), np.nan, ledger.ended_s), axis=0)
-        )
+        found += time_findings(times, ledger.steps, median_of_known(ledger.ended_s))
     result, refused = None, None
     try:
         result = what_if(ledger, WARM_UP)
@@ -77,14 +76,6 @@ def analyse_job(operations: pd.DataFrame, place: Place, expected: Expected | Non
     notes = (f"{len(silent)} ranks left no operations, the first is rank {silent[0]}",) if silent else ()
     ordered = tuple(sorted(found, key=lambda f: (-f.score, f.kind, f.ranks, f.subject)))
     return JobOperations(ordered, result, refused, times, ledger.ranks, ledger.notes + notes)
-
-
-def _typical(ledger: Ledger) -> npt.NDArray[np.float64]:
-    known = np.isfinite(ledger.step_s).any(axis=0)
-    typical = np.full(ledger.step_s.shape[1], np.nan)
-    if known.any():
-        typical[known] = np.nanmedian(ledger.step_s[:, known], axis=0)
-    return typical
 
 
 def _unexplained(transfers: list[Finding], workers: list[Finding]) -> list[Finding]:

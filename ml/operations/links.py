@@ -2,7 +2,7 @@
 
 All members of a collective wait for a slow link, so nobody arrives late and nobody works longer. What is left is the
 order in which they finish. In a ring each block goes around and crosses the slow link last for the rank behind it:
-that rank, the receiver, ends last in nearly every step, and the others end earlier with their distance from it.
+that rank, the receiver, {verb(receivers, 'end')} last in nearly every step, and the others end earlier with their distance from it.
 A sender is limited more often than a receiver (traffic is shaped, and queues build up, where it leaves), so the
 sending node is named first, and the receiving node below the level of an accusation.
 """
@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ml.operations.changes import change_point
-from ml.operations.finding import Finding, milliseconds, numbered, strength
+from ml.operations.finding import Finding, milliseconds, numbered, strength, verb
 from ml.operations.ledger import Collective, Ledger
+from ml.operations.peers import WARM_UP, step_lengths
 
 Floats = npt.NDArray[np.float64]
 
 LEAST_RISE = 1.3
 LEAST_SHARE = 0.05
-WARM_UP = 3
 PEAK_SHARE = 0.5
 PEAK_HEIGHT = 0.08
 SENDER, RECEIVER = 0.75, 0.45
@@ -60,7 +60,7 @@ def slow_transfers(
 ) -> list[Finding]:
     """Findings about collectives whose transfer takes longer than before, or than `expected_s` (baselines, by name)."""
     found: list[Finding] = []
-    step = np.nanmedian(ledger.step_s, axis=0) if ledger.step_s.size else np.array([])
+    step = step_lengths(ledger)
     for name in sorted({c.name for c in ledger.collectives}):
         rise = _rise([c for c in ledger.collectives if c.name == name], step, (expected_s or {}).get(name))
         if rise is not None:
@@ -131,15 +131,16 @@ def _one_side(
     mine = [link for link in crossing if nodes[link.sender if is_sender else link.receiver] == node]
     others = sorted({nodes[link.receiver if is_sender else link.sender] for link in mine})
     share = min(link.share_last for link in mine)
-    last = numbered(tuple(sorted(link.receiver for link in mine)))
+    receivers = tuple(sorted(link.receiver for link in mine))
     statement = (
-        f"{_slower(ledger, rise)}; {last} ends last in {100 * share:.0f} % of the steps, so the link between {node}, "
-        f"which {'sends' if is_sender else 'receives'}, and {', '.join(others)} is slow"
+        f"{_slower(ledger, rise)}; {numbered(receivers)} {verb(receivers, 'end')} last in {100 * share:.0f} % of the "
+        f"steps, so the link between {node}, which {'sends' if is_sender else 'receives'}, and {', '.join(others)} is slow"
     )
     score = strength(rise.share) * (SENDER if is_sender else RECEIVER) * len(mine) / len(crossing)
     ranks = tuple(rank for rank in ledger.ranks if nodes.get(rank) == node)
     base = _base(ledger, rise, "slow_link", "spatial", score, statement)
-    return replace(base, nodes=(node,), ranks=ranks, share_last=None)
+    # one slow link is a matter of a host's network, not of the collective that shows it
+    return replace(base, nodes=(node,), ranks=ranks, layer="host")
 
 
 def _link(ledger: Ledger, rise: _Rise, members: tuple[int, ...], upstream: int) -> _Link | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ml.operations.finding import Finding, milliseconds, numbered, strength
+from ml.operations.finding import Finding, milliseconds, numbered, strength, verb
 from ml.operations.ledger import BETWEEN, Ledger
 
 Floats = npt.NDArray[np.float64]
@@ -112,7 +112,7 @@ def pattern_findings(ledger: Ledger, found: list[Pattern], nodes: Mapping[int, s
         most = max(p.explained_s for p in odd)
         where = "between operations" if name == BETWEEN else f"in {name}"
         statement = (
-            f"{numbered(ranks)} spend {100 * max(p.beta for p in odd):.1f} % of the time {where}, "
+            f"{numbered(ranks)} {verb(ranks, 'spend')} {100 * max(p.beta for p in odd):.1f} % of the time {where}, "
             f"up to {milliseconds(most)} a step more than the median rank ({odd[0].layer} layer)"
         )
         results.append(
