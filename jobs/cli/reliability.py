@@ -61,17 +61,17 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
         console.print(f"No figures yet: `fleetdiff run ARCHIVE --lake {lake}` computes them.", markup=False)
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in COLUMNS:
+    for heading in COLUMNS:
         table.add_column(
-            name, justify="right" if name in ("value", "95 % interval", "events", "exposure", "source rows") else "left"
+            name, justify="right" if heading in ("value", "95 % interval", "events", "exposure", "source rows") else "left"
         )
     before = None
     for row in figures:
-        name = Text("" if row["figure"] == before else row["figure"], style="bold")
+        label = Text("" if row["figure"] == before else row["figure"], style="bold")
         before = row["figure"]
         value = Text(f"{figure(row['value'])} {row['unit']}", style="yellow" if row["is_small"] else "")
         scope = "the fleet" if row["scope_kind"] == "fleet" else f"{row['scope_kind'].replace('_', ' ')} {row['scope']}"
-        cells = [name, Text(scope), Text(row["basis"]), value, Text(interval(row)), Text(f"{row['n_events']:,}")]
+        cells = [label, Text(scope), Text(row["basis"]), value, Text(interval(row)), Text(f"{row['n_events']:,}")]
         cells += [
             Text(f"{figure(row['exposure'])} {row['exposure_unit'] or ''}"),
             Text(f"{row['n_source_rows']:,} {row['source_table']}"),

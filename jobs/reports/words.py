@@ -54,7 +54,9 @@ def number(value: float | int | None, digits: int | None = None) -> str:
         magnitude = math.floor(math.log10(abs(value))) if value else 0
         digits = min(max(3 - magnitude, 2 if magnitude >= 1 else 0), 8)
         shown = f"{value:,.{digits}f}"
-        return (shown.rstrip("0").rstrip(".") if magnitude < 1 and "." in shown else shown).replace("-", "−")
+        return (shown.rstrip("0").rstrip(".") if "." in shown and (magnitude < 1 or shown.endswith(".00")) else shown).replace(
+            "-", "−"
+        )
     return f"{value:,.{digits}f}".replace("-", "−")
 
 

@@ -107,7 +107,7 @@ def templates(parts: Parts, document: Mapping[str, Any]) -> list[dict[str, Any]]
         key = template["template_id"]
         found.append({
             **template,
-            "by_node": sorted(by_node[key].items(), key=lambda item: (-item[1], item[0]))[:12],
+            "n_nodes_more": max(len(by_node[key]) - 12, 0), "by_node": sorted(by_node[key].items(), key=lambda item: (-item[1], item[0]))[:12],
             "baseline_counts": [(name, in_baseline[key].get(name, 0)) for name in names],
         })  # fmt: skip
     return found

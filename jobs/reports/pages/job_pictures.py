@@ -131,7 +131,7 @@ def rank_by_time(parts: Parts, document: Mapping[str, Any], axis: Axis) -> Marku
     shares = None
     if onset:
         shares = tuple(min(max((when - axis.start) / span, 0.0), 1.0) for when in (onset.start, onset.end))
-    said = "Each row is a rank, each column a stretch of time; the darker, the more it logged."
+    said = "Each row is a rank, each column a stretch of time; the stronger the colour, the more it logged."
     return heat("Rank × time: log events", fold(rows), HeatAxis(labels, "UTC", shares), "events (log scale)", said, _count_of)  # type: ignore[arg-type]
 
 
@@ -159,7 +159,7 @@ def rank_by_step(parts: Parts, document: Mapping[str, Any]) -> Markup | None:
         at = (onset - first) / (last - first + 1)
         shares = (at, at + 1 / (last - first + 1))
     labels = [(share, f"{round(first + (last - first) * share):,}") for share in (0.02, 0.25, 0.5, 0.75, 0.98)]
-    said = "Each row is a rank, each column a step; the darker, the longer its own work took, waiting taken out."
+    said = "Each row is a rank, each column a step; the stronger the colour, the longer its own work took, waiting taken out."
     return heat("Rank × step: own time", fold(rows), HeatAxis(labels, "step", shares), "ms", said)
 
 
@@ -178,7 +178,7 @@ def waiting(parts: Parts, document: Mapping[str, Any]) -> Markup | None:
     return work_and_wait(bars)
 
 
-def metrics(parts: Parts, document: Mapping[str, Any], axis: Axis) -> list[Markup]:
+def metrics(parts: Parts, document: Mapping[str, Any], axis: Axis) -> list[tuple[str, Markup]]:
     """Each scored metric: the suspects against the band of their peers."""
     by_metric: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in parts["metric"]:
@@ -192,7 +192,7 @@ def metrics(parts: Parts, document: Mapping[str, Any], axis: Axis) -> list[Marku
         if band is None:
             continue
         seen = Axis(min(axis.start, band.times[0]), max(axis.end, band.times[-1], axis.start + timedelta(seconds=1)))
-        pictures.append(metric_band(name, rows[0].get("unit") or "", band, seen, onset_of(document, axis)))
+        pictures.append((name, metric_band(name, rows[0].get("unit") or "", band, seen, onset_of(document, axis))))
     return pictures
 
 

@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from markupsafe import Markup
 
 from jobs.reports.svg.canvas import LEVELS, WIDTH, Canvas, cells, level
 from jobs.reports.words import count, number, ranges
 
 LEFT = 150
-MAX_ROWS = 64
+MAX_ROWS = 48
+N_ODD = 8
+NAMED_PLACES = 48
 
 
 @dataclass(frozen=True)
@@ -34,43 +37,58 @@ class HeatAxis:
 
 
 def fold(rows: Sequence[tuple[int, HeatRow]], limit: int = MAX_ROWS) -> list[HeatRow]:
-    """At most `limit` rows: suspects stay single and come first, the others are folded by neighbouring ranks.
+    """At most `limit` rows from (rank, row): suspects come first, then ranks that stand out, then blocks of neighbouring ranks.
 
-    A folded cell shows the value that is furthest from its column's median, so that one odd rank is still seen.
+    A block shows the median of its ranks; a rank stands out when its mean distance from the columns' medians is more than
+    five spreads above the others', so that one odd rank among thousands keeps a row of its own.
     """
-    suspects = [row for _, row in rows if row.is_suspect][: limit // 2]
-    kept = {id(row) for row in suspects}
-    others = [(rank, row) for rank, row in rows if id(row) not in kept]
-    room = limit - len(suspects)
-    if len(others) <= room:
-        return suspects + [row for _, row in others]
-    size = math.ceil(len(others) / room)
-    middle = _column_medians([row for _, row in others])
-    folded = []
-    for start in range(0, len(others), size):
-        block = others[start : start + size]
-        values = [_furthest([row.values[i] for _, row in block], m) for i, m in enumerate(middle)]
-        folded.append(HeatRow(f"ranks {ranges((r for r, _ in block), 2)}", values))
-    return suspects + folded
+    suspects = [(rank, row) for rank, row in rows if row.is_suspect][: limit // 2]
+    if len(rows) <= limit:
+        return [row for _, row in suspects] + [row for _, row in rows if not row.is_suspect]
+    kept = {rank for rank, _ in suspects}
+    others = [(rank, row) for rank, row in rows if rank not in kept]
+    grid = _grid([row for _, row in others])
+    odd = _odd_rows(grid, N_ODD)
+    single = [row for _, row in suspects] + [others[i][1] for i in odd]
+    rest = [i for i in range(len(others)) if i not in set(odd)]
+    size = math.ceil(len(rest) / max(limit - len(single), 1))
+    for start in range(0, len(rest), size):
+        block = rest[start : start + size]
+        single.append(HeatRow(f"ranks {others[block[0]][0]}–{others[block[-1]][0]}", _medians(grid[block])))
+    return single
 
 
-def _column_medians(rows: Sequence[HeatRow]) -> list[float]:
-    medians = []
-    for column in zip(*(row.values for row in rows)):
-        known = sorted(v for v in column if v is not None)
-        medians.append(known[len(known) // 2] if known else 0.0)
-    return medians
+def _grid(rows: Sequence[HeatRow]) -> np.ndarray:
+    wide = max((len(row.values) for row in rows), default=0)
+    grid = np.full((len(rows), wide), np.nan)
+    for i, row in enumerate(rows):
+        grid[i, : len(row.values)] = [np.nan if v is None else v for v in row.values]
+    return grid
 
 
-def _furthest(values: Sequence[float | None], middle: float) -> float | None:
-    known = [v for v in values if v is not None]
-    return max(known, key=lambda v: abs(v - middle)) if known else None
+def _medians(grid: np.ndarray) -> list[float | None]:
+    known = ~np.isnan(grid).all(axis=0)
+    middle = np.full(grid.shape[1], np.nan)
+    middle[known] = np.nanmedian(grid[:, known], axis=0)
+    return [None if np.isnan(v) else float(v) for v in middle]
+
+
+def _odd_rows(grid: np.ndarray, most: int) -> list[int]:
+    """Rows whose mean distance from the columns' medians is far above the others', furthest first."""
+    middle = np.array([np.nan if v is None else v for v in _medians(grid)])
+    distance = np.abs(grid - middle)
+    usable = ~np.isnan(distance).all(axis=1)
+    means = np.zeros(len(grid))
+    means[usable] = np.nanmean(distance[usable], axis=1)
+    spread = float(np.median(np.abs(means - np.median(means)))) or 1e-9
+    order = sorted(range(len(grid)), key=lambda i: (-means[i], i))
+    return [i for i in order[:most] if means[i] > np.median(means) + 5 * spread and means[i] > 1e-6]
 
 
 def heat(
     title: str, rows: Sequence[HeatRow], axis: HeatAxis, unit: str, what: str, ends: Callable[[float], str] = number
 ) -> Markup:
-    """The picture. `what` says in words what a dark cell means; `unit` names the scale, `ends` writes its ends."""
+    """The picture. `what` says in words what a strongly coloured cell means; `unit` names the scale, `ends` writes its ends."""
     columns = max((len(row.values) for row in rows), default=1)
     wide, tall = (WIDTH - LEFT - 16) / columns, max(9, min(18, 640 / max(len(rows), 1)))
     known = sorted(v for row in rows for v in row.values if v is not None)
@@ -139,28 +157,34 @@ class Place:
 
 
 def topology(places: Sequence[Place]) -> Markup:
-    """Switches as frames, nodes as boxes, ranks as cells; a candidate is filled, outlined and marked."""
-    named = len(places) <= 48
-    cell = 15.0 if named else 7.0
+    """Switches, below each its nodes as boxes, ranks as cells; a candidate is filled, outlined and marked.
+
+    Up to 48 nodes are named; beyond, boxes are small and stand beside their switch's name.
+    """
+    named = len(places) <= NAMED_PLACES
+    cell = 15.0 if named else 5.0
     per = max((len(p.ranks) for p in places), default=1)
-    box_w, box_h = max(per * cell + 8, 104.0 if named else 0), cell + (22 if named else 5)
-    across = max(1, int((WIDTH - 24) // (box_w + 8)))
+    box_w, box_h = (max(per * cell + 8, 104.0), cell + 22) if named else (per * cell + 6, cell + 5)
+    left, gap = (4.0, 8.0) if named else (130.0, 3.0)
+    across = max(1, int((WIDTH - left - 4) // (box_w + gap)))
     switches: dict[str, list[Place]] = {}
     for place in places:
         switches.setdefault(place.switch, []).append(place)
-    height = sum(26 + math.ceil(len(group) / across) * (box_h + 6) for group in switches.values()) + 6
+    head = 24.0 if named else 0.0
+    tall = {
+        name: head + math.ceil(len(group) / across) * (box_h + gap * 0.75) + (2 if named else 8) for name, group in switches.items()
+    }
     accused = [p.node for p in places if p.node_score or p.scores]
-    n_ranks = sum(len(p.ranks) for p in places)
-    said = f"{count(len(places), 'node')} below {count(len(switches), 'switch', 'switches')}, {count(n_ranks, 'rank')}."
-    canvas = Canvas("Map of the job's machines", f"{said} Candidates: {', '.join(accused[:12]) or 'none'}.", height)
-    top = 0.0
+    said = f"{count(len(places), 'node')} below {count(len(switches), 'switch', 'switches')}, {count(sum(len(p.ranks) for p in places), 'rank')}."
+    canvas = Canvas("Map of the job's machines", f"{said} Candidates: {', '.join(accused[:12]) or 'none'}.", sum(tall.values()) + 6)
+    top = 2.0
     for switch, group in switches.items():
-        canvas.text(4, top + 16, f"{switch} · {count(len(group), 'node')}", css="t mute")
-        top += 24
+        label = f"{switch} · {count(len(group), 'node')}" if named else f"{switch[:16]} · {len(group)}"
+        canvas.text(4, top + (14 if named else 9), label, css="t mute")
         for number_, place in enumerate(group):
-            x, y = 4 + (number_ % across) * (box_w + 8), top + (number_ // across) * (box_h + 6)
+            x, y = left + (number_ % across) * (box_w + gap), top + head + (number_ // across) * (box_h + gap * 0.75)
             _place(canvas, place, (x, y, box_w, box_h), cell, named)
-        top += math.ceil(len(group) / across) * (box_h + 6) + 2
+        top += tall[switch]
     return canvas.markup()
 
 
@@ -168,32 +192,24 @@ def _place(canvas: Canvas, place: Place, box: tuple[float, float, float, float],
     x, y, w, h = box
     is_suspect = place.node_score > 0 or bool(place.scores)
     tip = f"{place.node}: ranks {ranges(place.ranks)}" + (f", candidate score {number(place.node_score, 2)}" if is_suspect else "")
-    canvas.rect(x, y, w, h, "box hot-line" if is_suspect else "box", tip, 3)
+    canvas.rect(x, y, w, h, "box hot-line" if is_suspect else "box", tip, 3 if named else 1.5)
     if named:
         if is_suspect:
             canvas.mark(x + 4, y + 10)
         canvas.text(x + (14 if is_suspect else 4), y + 14, place.node[: int(w // 7)], css="t hot" if is_suspect else "t small")
-    plain = [(x + 4 + i * cell, y + h - cell - 1, cell - 2, cell - 3) for i, r in enumerate(place.ranks) if r not in place.scores]
-    canvas.path(cells(plain), "cell")
-    for i, rank in enumerate(place.ranks):
+    inset, slack = (4.0, 2.0) if named else (3.0, 1.0)
+    spots = [
+        (x + inset + i * cell, y + h - cell - (1 if named else 2), cell - slack, cell - slack - (1 if named else 0))
+        for i in range(len(place.ranks))
+    ]
+    canvas.path(cells(s for s, rank in zip(spots, place.ranks) if rank not in place.scores), "cell")
+    for spot, rank in zip(spots, place.ranks):
         if rank in place.scores:
-            canvas.rect(
-                x + 4 + i * cell,
-                y + h - cell - 1,
-                cell - 2,
-                cell - 3,
-                "cell hot-fill",
-                f"rank {rank}: score {number(place.scores[rank], 2)}",
-            )
+            canvas.rect(*spot, "cell hot-fill", f"rank {rank}: score {number(place.scores[rank], 2)}")
     if named and per_rank_labels(cell, place.ranks):
-        for i, rank in enumerate(place.ranks):
-            canvas.text(
-                x + 4 + i * cell + (cell - 2) / 2,
-                y + h - 5,
-                str(rank),
-                css="t tiny on-hot" if rank in place.scores else "t tiny",
-                anchor="middle",
-            )
+        for spot, rank in zip(spots, place.ranks):
+            css = "t tiny on-hot" if rank in place.scores else "t tiny"
+            canvas.text(spot[0] + spot[2] / 2, y + h - 5, str(rank), css=css, anchor="middle")
 
 
 def per_rank_labels(cell: float, ranks: Sequence[int]) -> bool:

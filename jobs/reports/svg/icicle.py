@@ -13,6 +13,8 @@ from jobs.reports.words import count, ranges
 ROW = 20
 MAX_DEPTH = 40
 MIN_WIDTH = 3.0
+LEAST_SHARE = 0.07
+MAX_WIDENED = 10
 
 
 @dataclass
@@ -58,8 +60,7 @@ def squeeze(frames: list[Frame]) -> list[Frame]:
 
 
 def icicle(title: str, roots: Sequence[Frame], suspects: frozenset[int]) -> Markup:
-    """The picture. A frame that only suspects are in, or that a minority is missing from, is coloured."""
-    total = sum(len(f.has) for f in roots) or 1
+    """The picture. A frame that only suspects are in, or that a minority is in, is coloured, and never too thin to be seen."""
     deep = _depth(roots)
     everyone = frozenset().union(*(f.has for f in roots)) if roots else frozenset()
     odd = _odd_frames(roots)
@@ -67,12 +68,20 @@ def icicle(title: str, roots: Sequence[Frame], suspects: frozenset[int]) -> Mark
         f"{frame.name}: ranks {ranges(frame.has, 6)} there, {ranges(frame.missing, 6)} missing." for frame in odd[:4]
     )
     canvas = Canvas(title, said, ROW * deep + 4)
-    x = 0.0
-    for frame in roots:
-        width = len(frame.has) / total * WIDTH
-        _draw(canvas, frame, x, 2.0, width, suspects)
-        x += width
+    _draw_all(canvas, roots, (0.0, 2.0, float(WIDTH)), len(everyone), suspects)
     return canvas.markup()
+
+
+def _draw_all(
+    canvas: Canvas, frames: Sequence[Frame], box: tuple[float, float, float], n_parent: int, suspects: frozenset[int]
+) -> None:
+    """Frames side by side in (x, y, width): as wide as their ranks, but a few ranks get at least a fourteenth of the width."""
+    x, y, width = box
+    weights = [max(len(f.has), n_parent * LEAST_SHARE if i < MAX_WIDENED else 0.0) for i, f in enumerate(frames)]
+    scale = width / max(sum(weights), float(n_parent), 1.0)
+    for frame, weight in zip(frames, weights):
+        _draw(canvas, frame, (x, y, weight * scale), suspects)
+        x += weight * scale
 
 
 def _depth(frames: Sequence[Frame]) -> int:
@@ -86,7 +95,8 @@ def _odd_frames(frames: Sequence[Frame]) -> list[Frame]:
     return sorted(found, key=lambda f: (len(f.has), f.name))
 
 
-def _draw(canvas: Canvas, frame: Frame, x: float, y: float, width: float, suspects: frozenset[int]) -> None:
+def _draw(canvas: Canvas, frame: Frame, box: tuple[float, float, float], suspects: frozenset[int]) -> None:
+    x, y, width = box
     if width < MIN_WIDTH:
         return
     is_hot = bool(suspects) and frame.has <= suspects
@@ -98,8 +108,4 @@ def _draw(canvas: Canvas, frame: Frame, x: float, y: float, width: float, suspec
     room = int((width - 8) / 6.3)
     if room >= 4:
         canvas.text(x + 4, y + 13, label if len(label) <= room else label[: room - 1] + "…", css="t on-hot" if is_hot else "t")
-    inner = sum(len(c.has) for c in frame.children)
-    scale = width / max(len(frame.has), inner, 1)
-    for child in frame.children:
-        _draw(canvas, child, x, y + ROW, len(child.has) * scale, suspects)
-        x += len(child.has) * scale
+    _draw_all(canvas, frame.children, (x, y + ROW, width), len(frame.has), suspects)

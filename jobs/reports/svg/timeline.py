@@ -97,10 +97,12 @@ def _describe(axis: Axis, phases: Sequence[Span], steps: Sequence[Step], onset: 
 
 def _time_axis(canvas: Canvas, axis: Axis, height: float) -> None:
     for when in time_ticks(axis.start, axis.end):
-        canvas.line(axis.x(when), 18, axis.x(when), height - 12, "grid").text(
-            axis.x(when), 12, clock(when), css="t mute", anchor="middle"
+        x = axis.x(when)
+        anchor = "end" if x > WIDTH - 40 else "middle"
+        canvas.line(x, 18, x, height - 12, "grid").text(
+            min(x, WIDTH - 2.0) if anchor == "end" else x, 12, clock(when), css="t mute", anchor=anchor
         )
-    canvas.text(LEFT - 10, 12, "UTC", css="t mute", anchor="end")
+    canvas.text(LEFT - 34, 12, "UTC", css="t mute", anchor="end")
 
 
 def _phase_band(canvas: Canvas, axis: Axis, phases: Sequence[Span]) -> None:
