@@ -16,18 +16,26 @@ import numpy as np
 
 from ml.templates import masks
 
-SPACE, DIGIT, LETTER, HEX, PATH, OPENER, NAME, URL_END, CODE_GAP = 1, 2, 4, 8, 16, 32, 64, 128, 256
+SPACE, DIGIT, LETTER, HEX, PATH, OPENER, NAME, URL_END, CODE_GAP, CODE_FIRST = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512
 ALNUM = DIGIT | LETTER
 NONE = -1
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile; keep the machine code on disk where that is possible."""
-    options: dict[str, Any] = {"nogil": True, "boundscheck": False}
+    """Compile a function that allocates nothing, without counting references; keep the machine code where possible."""
+    return _cached(function, _nrt=False)
+
+
+def _allocating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that makes arrays."""
+    return _cached(function)
+
+
+def _cached(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     try:
-        return numba.njit(cache=True, **options)(function)
+        return numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:  # no folder for the cache can be written
-        return numba.njit(**options)(function)
+        return numba.njit(nogil=True, **options)(function)
 
 
 def _classes() -> np.ndarray:
@@ -36,6 +44,7 @@ def _classes() -> np.ndarray:
         (SPACE, b" \t\n\r\x0b\x0c\x00"), (DIGIT, b"0123456789"), (HEX, b"0123456789abcdefABCDEF"),
         (PATH, b"_.-+@%~#$&"), (OPENER, b" \t\n\r\x0b\x0c\x00\"'([{=,;|<:"), (NAME, b".-"),
         (URL_END, b" \t\n\r\x0b\x0c\x00\"'<>()[]{},;|`"), (CODE_GAP, b" \t:=([#'\""),
+        (CODE_FIRST, b"".join(word[:1].encode() + word[:1].upper().encode() for word in (*masks.CODE_WORDS, "sxid"))),
     ):  # fmt: skip
         table[list(text)] |= flag
     letters = [*range(65, 91), *range(97, 123)]
@@ -330,24 +339,22 @@ def _uuid(s, i, end):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _id(s, i, end):  # type: ignore[no-untyped-def]
-    """Hexadecimal ids of six and more, and words that change between letters and digits three times or more."""
-    j, digits, letters, changes, is_hex = i, 0, 0, 0, True
-    was_digit = (CLASS[s[i]] & DIGIT) != 0
+def _shape(s, i, end):  # type: ignore[no-untyped-def]
+    """One look at the word that begins here: end, digits, changes between letters and digits, hexadecimal, ASCII."""
+    j, digits, changes, kinds, high = i, 0, 0, HEX, 0
+    was = CLASS[s[i]] & DIGIT
     while j < end:
         kind = CLASS[s[j]]
         if (kind & ALNUM) == 0:
             break
-        now_digit = (kind & DIGIT) != 0
-        changes += now_digit != was_digit
-        was_digit = now_digit
-        digits += now_digit
-        letters += not now_digit
-        is_hex = is_hex and (kind & HEX) != 0
+        now = kind & DIGIT
+        changes += now != was
+        was = now
+        digits += now != 0
+        kinds &= kind
+        high |= s[j]
         j += 1
-    if (is_hex and digits > 0 and letters > 0 and j - i >= 6) or changes >= 3:
-        return j
-    return NONE
+    return j, digits, changes, kinds != 0, high < 128
 
 
 @_compiled
@@ -443,39 +450,50 @@ def _glued(s, i, begin, end):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _word_start(s, i, begin, end):  # type: ignore[no-untyped-def]
-    """The masks that may claim at the first byte of a word, in their order, before `code`."""
-    first = CLASS[s[i]]
-    before = s[i - 1] if i > begin else 32
-    if (first & LETTER) != 0 and s[i] < 128:
-        j = _date(s, i, end)
-        if j != NONE:
-            return j
-        if (CLASS[before] & OPENER) != 0:
-            j = _windows_path(s, i, end)
-            if j != NONE:
-                return j
-        j = _url(s, i, end)
-        if j != NONE:
-            return j
-    if (first & DIGIT) != 0:
-        j = _iso(s, i, end)
-        if j != NONE:
-            return j
-    if (first & HEX) != 0:
-        if before != 58 and before != 46:
-            j = _pci(s, i, end)
-            if j != NONE:
-                return j
-            j = _colons(s, i, end)
-            if j != NONE:
-                return j
-        j = _uuid(s, i, end)
-        if j != NONE:
-            return j
+def _behind_colon(s, i, j, end, before, is_hex):  # type: ignore[no-untyped-def]
+    """Masks of words with a colon right behind them (`j`): drives, URLs, PCI, IPv6 and MAC addresses."""
+    if (CLASS[s[i]] & LETTER) != 0:
+        if j == i + 1 and (CLASS[before] & OPENER) != 0:
+            k = _windows_path(s, i, end)
+            if k != NONE:
+                return k
+        k = _url(s, i, end)
+        if k != NONE:
+            return k
+    if is_hex and before != 58 and before != 46:
+        k = _pci(s, i, end)
+        return k if k != NONE else _colons(s, i, end)
+    return NONE
+
+
+@_compiled
+def _word_start(s, i, j, shape, before, end):  # type: ignore[no-untyped-def]
+    """The masks that claim at the first byte of a word, in their order, before `Xid`; `j` is the word's end."""
+    digits, changes, is_hex, is_ascii = shape
+    n = j - i
+    after = s[j] if j < end else 32
+    is_letter = (CLASS[s[i]] & LETTER) != 0
+    if is_letter and n == 3 and is_ascii:
+        k = _date(s, i, end)
+        if k != NONE:
+            return k
+    if not is_letter and n == 4 and after == 45:
+        k = _iso(s, i, end)
+        if k != NONE:
+            return k
+    if after == 58 and is_ascii:
+        k = _behind_colon(s, i, j, end, before, is_hex)
+        if k != NONE:
+            return k
+    if is_hex and n == 8 and after == 45:
+        k = _uuid(s, i, end)
+        if k != NONE:
+            return k
     if s[i] == 48 and i + 2 < end and _lower(s[i + 1]) == 120 and (CLASS[s[i + 2]] & HEX) != 0:
         return _run(s, i + 2, end, HEX)
-    return _id(s, i, end)
+    if changes >= 3 or (is_hex and n >= 6 and 0 < digits < n):
+        return j
+    return NONE
 
 
 @_compiled
@@ -530,11 +548,12 @@ def _wild(out, at):  # type: ignore[no-untyped-def]
 @_compiled
 def _word(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
     """One step at a letter or digit that begins a word: (where to go on, end of the output)."""
-    j = _word_start(s, i, begin, end)
+    before = s[i - 1] if i > begin else 32
+    stop, digits, changes, is_hex, is_ascii = _shape(s, i, end)
+    j = _word_start(s, i, stop, (digits, changes, is_hex, is_ascii), before, end)
     if j != NONE:
         return j, _wild(out, at)
-    before = s[i - 1] if i > begin else 32
-    if (CLASS[s[i]] & LETTER) != 0:
+    if (CLASS[s[i]] & CODE_FIRST) != 0:
         a, b, j = _xid(s, i, end)
         if j != NONE:
             at = _wild(out, _put(out, _put(out, at, s, i, a), s, a, a + 2))
@@ -543,12 +562,17 @@ def _word(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
         j = _code(s, i, end)
         if j != NONE:
             return j, _put(out, at, s, i, j)
-    if before != 46 and before != 45 and s[i] < 128:
+    if stop < end and (s[stop] == 46 or s[stop] == 45) and before != 46 and before != 45 and is_ascii:
         j = _host(s, i, end)
         if j != NONE:
             return j, _wild(out, at)
     if (CLASS[s[i]] & DIGIT) != 0:
         return _number(s, i, end), _wild(out, at)
+    if digits == 0:
+        for k in range(i, stop):
+            out[at] = s[k]
+            at += 1
+        return stop, at
     return NONE, at
 
 
@@ -623,7 +647,7 @@ def bound(n_bytes: int) -> int:
     return 3 * min(n_bytes, MAX_BYTES) + 64
 
 
-@_compiled
+@_allocating
 def keys(s, offsets):  # type: ignore[no-untyped-def]
     """Key of each message `s[offsets[k]:offsets[k + 1]]`."""
     n = offsets.shape[0] - 1
@@ -634,7 +658,7 @@ def keys(s, offsets):  # type: ignore[no-untyped-def]
     return found
 
 
-@_compiled
+@_allocating
 def mask_all(s, offsets):  # type: ignore[no-untyped-def]
     """Masked bytes of all messages, one behind the other, and where each ends."""
     n = offsets.shape[0] - 1
