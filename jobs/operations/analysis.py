@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from jobs.operations.report import report_row
 from ml.operations.finding import Finding
-from ml.operations.job import Expected, JobOperations, Place, analyse_job, time_findings
+from ml.operations.job import Expected, JobOperations, Place, analyse_job, analyse_sums, time_findings
 from ml.operations.step_times import StepTimes, step_times
 from schemas import operation_findings, straggler_reports
 
@@ -41,7 +41,11 @@ def analyse(operations: pa.Table, facts: pa.Table) -> pa.Table:
     place = _place(known)
     rows = operations.to_pandas() if len(operations) else pd.DataFrame(columns=list(OPERATION_COLUMNS))
     source, rows = _best_source(rows)
-    found = analyse_job(_on_devices(rows, known), place, _expected(known)) if len(rows) and source == "timeline" else None
+    found: JobOperations | None = None
+    if source == "timeline":
+        found = analyse_job(_on_devices(rows, known), place, _expected(known))
+    elif source == "kineto":
+        found = analyse_sums(rows)
     times, printed = _times(found, known)
     if not len(rows) and times is None:
         return _ROW.empty_table()

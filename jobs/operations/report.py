@@ -33,8 +33,6 @@ def report_row(
     if source == "whatif":
         result, refused = _recorded_what_if(rows, known)
         worker_ranks = None
-    elif source == "kineto":
-        refused = "Kineto traces are summed by step; there is no time line to simulate"
     n_gpus = known.get("n_gpus") or known.get("world_size") or len(known.get("ranks") or []) or None
     hours = _gpu_hours(known, times, n_gpus)
     n_ranks = len(known.get("ranks") or [])

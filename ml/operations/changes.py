@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ LEAST_SEGMENT = 5
 LEAST_STRENGTH = 4.5
 """In units of the standard deviation without a change; a hundred independent steps reach 3.3 once in a hundred runs."""
 
+EXCURSION_MORE = 1.0
+"""A level that is left and taken up again must show this much more clearly: there are many more places for it."""
+MOST_EDGES = 400
 MOST_OVERLAP = 0.05
 """Levels that overlap less than this are different however much neighbouring steps resemble each other."""
 
@@ -68,22 +72,60 @@ def change_point(values: Floats, least_segment: int = LEAST_SEGMENT, least_stren
     clear = plain / _inflation(ranks, best + 1)
     if clear < least_strength and (plain < least_strength or _overlap(ranks, best + 1) > MOST_OVERLAP):
         return None
-    return Change(int(at[best + 1]), float(np.median(before)), float(np.median(after)), clear)
+    middle = _placed(x, float(np.median(before)), float(np.median(after)), least_segment)
+    return Change(int(at[middle]), float(np.median(x[:middle])), float(np.median(x[middle:])), clear)
+
+
+def _placed(x: Floats, before: float, after: float, least_segment: int) -> int:
+    """The first position of the new level that fits both levels best, a far value costing no more than a near miss."""
+    most = 1.5 * abs(after - before)
+    cost_before = np.concatenate([[0.0], np.cumsum(np.minimum(np.abs(x - before), most))])
+    cost_after = np.concatenate([[0.0], np.cumsum(np.minimum(np.abs(x - after), most))])
+    cost = cost_before + (cost_after[-1] - cost_after)
+    return least_segment + int(np.argmin(cost[least_segment : len(x) - least_segment + 1]))
 
 
 def segments(values: Floats, least_segment: int = 10, depth: int = 2, least_strength: float = LEAST_STRENGTH) -> list[Segment]:
-    """The series cut at its change points, at most 2**depth levels, in order."""
+    """The series cut at its change points, in order; each cut is looked into `depth` times."""
     return _segments(values, 0, least_segment, depth, least_strength)
 
 
 def _segments(values: Floats, offset: int, least_segment: int, depth: int, least_strength: float) -> list[Segment]:
     change = change_point(values, least_segment, least_strength) if depth else None
-    if change is None:
+    cuts = [change.index] if change is not None else []
+    if depth and not cuts:
+        cuts = list(_excursion(values, least_segment, least_strength + EXCURSION_MORE) or ())
+    if not cuts:
         known = values[np.isfinite(values)]
         level = float(np.median(known)) if len(known) else math.nan
         return [Segment(offset, offset + len(values), level)]
-    left = _segments(values[: change.index], offset, least_segment, depth - 1, least_strength)
-    return left + _segments(values[change.index :], offset + change.index, least_segment, depth - 1, least_strength)
+    found: list[Segment] = []
+    for first, end in pairwise([0, *cuts, len(values)]):
+        found += _segments(values[first:end], offset + first, least_segment, depth - 1, least_strength)
+    return found
+
+
+def _excursion(values: Floats, least_segment: int, least_strength: float) -> tuple[int, int] | None:
+    """Where a series leaves its level and where it comes back, which no single change shows well; or None."""
+    at = np.flatnonzero(np.isfinite(values))
+    n = len(at)
+    if n < 3 * least_segment:
+        return None
+    ranks = rankdata(values[at]) - (n + 1) / 2
+    spread = float(ranks.std())
+    if spread == 0:
+        return None
+    sums = np.concatenate([[0.0], np.cumsum(ranks)])
+    edges = np.unique(np.linspace(least_segment, n - least_segment, min(n - 2 * least_segment + 1, MOST_EDGES)).astype(int))
+    length = edges[None, :] - edges[:, None]
+    usable = (length >= least_segment) & (n - length >= least_segment)
+    share = np.where(usable, length * (n - length) / n, 1.0)
+    strength = np.where(usable, np.abs(sums[edges][None, :] - sums[edges][:, None]) / (spread * np.sqrt(share)), 0.0)
+    first, end = (int(edges[k]) for k in np.unravel_index(int(np.argmax(strength)), strength.shape))
+    inside, outside = ranks[first:end], np.concatenate([ranks[:first], ranks[end:]])
+    if float(strength.max()) / _inflation(np.concatenate([outside, inside]), len(outside)) < least_strength:
+        return None
+    return int(at[first]), int(at[end])
 
 
 def _overlap(ranks: Floats, split: int) -> float:

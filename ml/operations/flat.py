@@ -27,16 +27,17 @@ _BY_KIND = {"forward": Op.FORWARD, "backward": Op.BACKWARD, "optimizer": Op.OPTI
 LEAST_STEPS = 5
 
 
-def what_if(ledger: Ledger, first_step: int = 1) -> WhatIf:
+def what_if(ledger: Ledger, first_step: int = 1, least_steps: int = LEAST_STEPS) -> WhatIf:
     """What-if analysis of the steps that all ranks recorded in full; `S_w` is by rank position, one stage.
 
-    Steps before index `first_step` are start-up. Raises TraceError when fewer than five steps or two ranks are left.
+    Steps before index `first_step` are start-up. Raises TraceError when fewer steps than `least_steps`, or fewer than
+    two ranks, are left.
     """
     is_complete = np.isfinite(ledger.step_s).all(axis=0) & (np.arange(len(ledger.steps)) >= first_step)
     steps = np.flatnonzero(is_complete)
     n_ranks = len(ledger.ranks)
-    if n_ranks < 2 or len(steps) < LEAST_STEPS:
-        raise TraceError(f"{n_ranks} ranks and {len(steps)} complete steps; at least 2 and {LEAST_STEPS} are needed")
+    if n_ranks < 2 or len(steps) < least_steps:
+        raise TraceError(f"{n_ranks} ranks and {len(steps)} complete steps; at least 2 and {least_steps} are needed")
     seconds = _by_type(ledger, steps)
     layout = Layout(n_ranks, 1, world_size=n_ranks)
     result = analyse(_columns(seconds, ledger.steps[steps]), layout)

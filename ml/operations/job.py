@@ -17,6 +17,7 @@ from ml.operations.patterns import pattern_findings, patterns
 from ml.operations.peers import WARM_UP, median_of_known, step_lengths
 from ml.operations.rises import operation_rises
 from ml.operations.step_times import DEGRADED_FROM, StepTimes, step_times
+from ml.operations.summed import book_summed
 from ml.operations.workers import ACCUSES_FROM, slow_workers
 from ml.stragglers.whatif import WhatIf
 from ml.stragglers.words import TraceError
@@ -76,6 +77,17 @@ def analyse_job(operations: pd.DataFrame, place: Place, expected: Expected | Non
     notes = (f"{len(silent)} ranks left no operations, the first is rank {silent[0]}",) if silent else ()
     ordered = tuple(sorted(found, key=lambda f: (-f.score, f.kind, f.ranks, f.subject)))
     return JobOperations(ordered, result, refused, times, ledger.ranks, ledger.notes + notes)
+
+
+def analyse_sums(operations: pd.DataFrame) -> JobOperations:
+    """The what-if of a job of which only sums by step are known (Kineto); findings need more steps than profilers keep."""
+    ledger = book_summed(operations)
+    if ledger is None:
+        return JobOperations((), None, "the profiles name no steps, or no rank", None, (), ())
+    try:
+        return JobOperations((), what_if(ledger, 0, 1), None, None, ledger.ranks, ledger.notes)
+    except TraceError as error:
+        return JobOperations((), None, str(error), None, ledger.ranks, ledger.notes)
 
 
 def _unexplained(transfers: list[Finding], workers: list[Finding]) -> list[Finding]:
