@@ -13,7 +13,7 @@ from ml.operations.job import JobOperations
 from ml.operations.step_times import StepTimes, gpu_hours
 from ml.stragglers.trace import Layout
 from ml.stragglers.whatif import WhatIf, analyse
-from ml.stragglers.words import TraceError
+from ml.stragglers.words import CODE, TraceError
 
 MOST_WORKERS = 32
 MOST_STEPS = 10_000
@@ -52,11 +52,13 @@ def report_row(
 
 def _recorded_what_if(rows: pd.DataFrame, known: Mapping[str, Any]) -> tuple[WhatIf | None, str | None]:
     """The analysis of a recorded trace; its layout is the configured one, else the one that its ranks show."""
+    name_codes, names = pd.factorize(rows["name"])
+    known_codes = np.array([CODE.get(str(name), -1) for name in names], dtype=np.int64)  # type: ignore[call-overload]
     columns = {
         "dp_rank": rows["dp_rank"].fillna(-1).to_numpy(np.int64),
         "stage": rows["stage"].fillna(-1).to_numpy(np.int64),
         "step": rows["step"].fillna(-1).to_numpy(np.int64),
-        "optype": rows["name"].to_numpy(str),
+        "optype": known_codes[name_codes],
         "start_ts": rows["started_us"].to_numpy(np.float64) / 1e6,
         "duration": rows["duration_us"].to_numpy(np.float64) / 1e6,
         "seq_id": rows["sequence"].fillna(0).to_numpy(np.int64),
