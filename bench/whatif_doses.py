@@ -26,7 +26,7 @@ from jobs.adapters.base import FileContext, Placement, Rows
 from jobs.adapters.operations_timeline import TimelineAdapter
 from ml.operations.job import Place, analyse_job
 
-DOSES = (0.05, 0.1, 0.2, 0.5, 1.0)
+DOSES = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 ACCUSES = 0.5
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ml.stragglers.trace import Trace
-from ml.stragglers.words import COMPUTE, DP_STREAM, DP_SYNCED, Op, TraceError
+from ml.stragglers.words import COMPUTE, DP_STREAM, DP_SYNCED, P2P, Op, TraceError
 
 _TAIL = (Op.GC, Op.LAYERNORM_REDUCE, Op.EMBEDDING_REDUCE)
 
@@ -41,7 +41,7 @@ class Plan:
 
 @dataclass
 class _Stage:
-    """Node numbers of one stage by type, in recorded order."""
+    """Node numbers of one stage by type, in recorded order; sends and receives in order of their numbers."""
 
     compute: list[int] = field(default_factory=list)
     by_op: dict[Op, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -69,7 +69,7 @@ class _Builder:
                 stage.compute.append(v)
         for stage in stages:
             for op, ops in stage.by_op.items():
-                if op not in COMPUTE:
+                if op in P2P:
                     ops.sort(key=lambda v: (self.nodes[v].seq_id, start[v]))
         return stages
 

@@ -52,6 +52,14 @@ def test_a_slow_worker_is_found_with_its_share(layout):
     assert max(result.by_type, key=result.by_type.get) == "backward-compute"
 
 
+def test_collectives_follow_each_other_as_recorded_not_as_numbered():
+    layout = Layout(2, 2, vpp_size=2)
+    trace = columns(Recipe(layout, noise=0.4))
+    is_scatter = trace["optype"] == "grads-reduce-scatter"
+    trace["seq_id"] = np.where(is_scatter, 1 - trace["seq_id"], trace["seq_id"])  # the later one has the lower number
+    assert analyse(trace, layout).launch_slowdown == pytest.approx(1.0, abs=1e-9)
+
+
 def test_waiting_is_taken_out_of_communication():
     # the recv of stage 1 is posted at once and waits for stage 0; the send takes the transfer alone
     layout = Layout(1, 2)
