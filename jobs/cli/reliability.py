@@ -42,7 +42,9 @@ def command(lake: str, as_json: bool, wanted: tuple[str, ...]) -> None:
 
 def ordered(rows: pa.Table, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     """Rows as dictionaries in a fixed order; maps become objects."""
-    found = [{k: dict(v) if k == "features" and v is not None else v for k, v in row.items()} for row in rows.to_pylist()]
+    from jobs.core.query import listed
+
+    found = [{k: dict(v) if k == "features" and v is not None else v for k, v in row.items()} for row in listed(rows)]
     return sorted(found, key=lambda row: [str(row[key]) for key in keys])
 
 
@@ -60,10 +62,12 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
     if not figures:
         console.print(f"No figures yet: `fleetdiff run ARCHIVE --lake {lake}` computes them.", markup=False)
         return
+    from jobs.reports.words import clean
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     for heading in COLUMNS:
         table.add_column(
-            name, justify="right" if heading in ("value", "95 % interval", "events", "exposure", "source rows") else "left"
+            heading, justify="right" if heading in ("value", "95 % interval", "events", "exposure", "source rows") else "left"
         )
     before = None
     for row in figures:
@@ -71,7 +75,7 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
         before = row["figure"]
         value = Text(f"{figure(row['value'])} {row['unit']}", style="yellow" if row["is_small"] else "")
         scope = "the fleet" if row["scope_kind"] == "fleet" else f"{row['scope_kind'].replace('_', ' ')} {row['scope']}"
-        cells = [label, Text(scope), Text(row["basis"]), value, Text(interval(row)), Text(f"{row['n_events']:,}")]
+        cells = [label, Text(clean(scope, 80)), Text(row["basis"]), value, Text(interval(row)), Text(f"{row['n_events']:,}")]
         cells += [
             Text(f"{figure(row['exposure'])} {row['exposure_unit'] or ''}"),
             Text(f"{row['n_source_rows']:,} {row['source_table']}"),
