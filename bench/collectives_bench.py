@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 GROUPS = ("0", "1", "2")
@@ -37,10 +38,24 @@ def label(name: str, rank: int) -> str:
 
 def dump(rank: int, n_ranks: int, n_entries: int) -> dict[str, object]:
     last = n_entries - (n_entries // 20 if rank == STOPPED else 0)
+    entries, sequence, completed = entries_of(last, n_entries)
+    own = {name: (label(name, rank), NAMES[name]) for name in GROUPS}
+    return {
+        "version": "2.9", "nccl_version": "2.27.3",
+        "entries": [entry | {"process_group": own[str(entry["pg_id"])]} for entry in entries],
+        "pg_config": {label(n, rank): {"name": label(n, rank), "desc": NAMES[n], "ranks": str(members(n, rank, n_ranks))} for n in GROUPS},
+        "pg_status": {n: {"last_enqueued_collective": sequence[n], "last_started_collective": -1,
+                          "last_completed_collective": completed[n]} for n in GROUPS},
+    }  # fmt: skip
+
+
+@lru_cache
+def entries_of(last: int, n_entries: int) -> tuple[list[dict[str, object]], dict[str, int], dict[str, int]]:
+    """Entries alike on all ranks, and the last sequence enqueued and completed of each group."""
     n_done = n_entries - n_entries // 20
     sequence = dict.fromkeys(GROUPS, 40_000)
     completed = dict(sequence)
-    entries = []
+    entries: list[dict[str, object]] = []
     for number in range(last):
         name = "0" if number % 50 == 49 else "2" if number % 10 == 9 else "1"
         sequence[name] += 1
@@ -49,21 +64,16 @@ def dump(rank: int, n_ranks: int, n_entries: int) -> dict[str, object]:
             completed[name] = sequence[name]
         entries.append(
             {
-                "record_id": 80_000 + number, "pg_id": int(name), "process_group": (label(name, rank), NAMES[name]),
+                "record_id": 80_000 + number, "pg_id": int(name), "process_group": None,
                 "thread_name": "python3", "thread_id": "23456244340032", "collective_seq_id": sequence[name], "p2p_seq_id": 0,
                 "op_id": sequence[name], "profiling_name": "nccl:all_reduce" if name != "2" else "nccl:_reduce_scatter_base",
-                "time_created_ns": 1758610505592849034 + 1_000_000 * number + rank, "input_sizes": [[4096, 1, 5120]],
+                "time_created_ns": 1758610505592849034 + 1_000_000 * number, "input_sizes": [[4096, 1, 5120]],
                 "input_dtypes": ["BFloat16"], "output_sizes": [[4096, 1, 5120]], "output_dtypes": ["BFloat16"],
                 "state": "completed" if is_done else "scheduled", "time_discovered_started_ns": None,
                 "time_discovered_completed_ns": None, "retired": is_done, "timeout_ms": 180000, "is_p2p": False,
             }
         )  # fmt: skip
-    return {
-        "version": "2.9", "nccl_version": "2.27.3", "entries": entries,
-        "pg_config": {label(n, rank): {"name": label(n, rank), "desc": NAMES[n], "ranks": str(members(n, rank, n_ranks))} for n in GROUPS},
-        "pg_status": {n: {"last_enqueued_collective": sequence[n], "last_started_collective": -1,
-                          "last_completed_collective": completed[n]} for n in GROUPS},
-    }  # fmt: skip
+    return entries, sequence, completed
 
 
 def write(folder: str, ranks: range, n_ranks: int, n_entries: int) -> None:
@@ -85,20 +95,21 @@ def command(n_ranks: int, n_entries: int) -> None:
         write_all(folder, n_ranks, n_entries)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
         script = (
-            "import resource, sys; from jobs.cli.flight_recorder import command;"
+            "import resource as r, sys; from jobs.cli.flight_recorder import command;"
             "command([sys.argv[1], '--json'], standalone_mode=False);"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
+            "own, part = r.getrusage(r.RUSAGE_SELF), r.getrusage(r.RUSAGE_CHILDREN);"
+            "print(own.ru_maxrss, part.ru_maxrss, own.ru_utime + own.ru_stime, part.ru_utime + part.ru_stime, file=sys.stderr)"
         )
         began = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(folder)], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )  # noqa: S603
+        done = subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
         seconds = time.perf_counter() - began
         found = json.loads(done.stdout)
         assert found["faulty_ranks"] == [STOPPED], found["faulty_ranks"]
-        own, child = (int(n) / 1e6 for n in done.stderr.split()[-2:])
+        own, child, cpu, cpu_child = (float(n) for n in done.stderr.split()[-4:])
         print(
-            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB: {seconds:6.2f} s, peak {own:.2f} GB and {child:.2f} GB a worker"
+            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB: {seconds:6.2f} s wall, {cpu:.2f} s of processor"
+            f" and {cpu_child:.2f} s in workers, peak {own / 1e6:.2f} GB and {child / 1e6:.2f} GB a worker",
+            flush=True,
         )
     finally:
         shutil.rmtree(folder)

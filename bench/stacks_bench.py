@@ -69,11 +69,13 @@ def peak_gb(who: int = resource.RUSAGE_SELF) -> float:
 
 def merge_in_memory(n_ranks: int, n_frames: int, n_samples: int, distinct: bool) -> None:
     taken = samples(n_ranks, n_frames, n_samples, distinct)
-    began = time.perf_counter()
+    began = time.process_time()
     snapshots = snapshots_of(taken)
     nodes = sum(len(trie.nodes) for snapshot in snapshots for trie in tries_of(snapshot, None, 2000).values())
-    seconds = time.perf_counter() - began
-    print(f"merge    {n_ranks:>6} ranks{' distinct' if distinct else ''}: {seconds:6.2f} s, {nodes} nodes, peak {peak_gb():.2f} GB")
+    seconds = time.process_time() - began
+    print(
+        f"merge    {n_ranks:>6} ranks{' distinct' if distinct else ''}: {seconds:6.2f} s of processor, {nodes} nodes, peak {peak_gb():.2f} GB"
+    )
 
 
 def command(n_ranks: int, n_frames: int, n_samples: int) -> None:
@@ -82,16 +84,18 @@ def command(n_ranks: int, n_frames: int, n_samples: int) -> None:
         write_files(folder, n_ranks, n_frames, n_samples)
         began = time.perf_counter()
         script = (
-            "import resource, sys; from jobs.cli.stacks import command; command([sys.argv[1], '--json'], standalone_mode=False);"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)"
+            "import resource as r, sys; from jobs.cli.stacks import command;"
+            "command([sys.argv[1], '--json'], standalone_mode=False);"
+            "own, part = r.getrusage(r.RUSAGE_SELF), r.getrusage(r.RUSAGE_CHILDREN);"
+            "print(own.ru_maxrss, part.ru_maxrss, own.ru_utime + own.ru_stime, part.ru_utime + part.ru_stime, file=sys.stderr)"
         )
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(folder)], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )  # noqa: S603
+        done = subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
         seconds = time.perf_counter() - began
-        own, child = (int(n) / 1e6 for n in done.stderr.split()[-2:])
+        own, child, cpu, cpu_child = (float(n) for n in done.stderr.split()[-4:])
         print(
-            f"command  {n_ranks:>6} ranks: {seconds:6.2f} s for {n_ranks * n_samples} files, peak {own:.2f} GB and {child:.2f} GB a worker"
+            f"command  {n_ranks:>6} ranks: {seconds:6.2f} s wall for {n_ranks * n_samples} files, {cpu:.2f} s of processor and"
+            f" {cpu_child:.2f} s in workers, peak {own / 1e6:.2f} GB and {child / 1e6:.2f} GB a worker",
+            flush=True,
         )
     finally:
         shutil.rmtree(folder)

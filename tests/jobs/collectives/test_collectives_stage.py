@@ -1,0 +1,87 @@
+"""The stage's transforms: rows that ingest reads from dumps, cut down and judged."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from jobs.adapters.base import FileContext, Rows
+from jobs.adapters.flight_recorder import ADAPTERS
+from jobs.collectives.assemble import finding_rows
+from jobs.core.tables import spark_schema
+from schemas import collective_findings, collectives
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORLD = 4
+
+
+def dump(rank: int, last: int, newest: int) -> bytes:
+    entries = [
+        {"record_id": n, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": n, "p2p_seq_id": 0,
+         "profiling_name": "nccl:all_reduce", "time_created_ns": 1758610505592849034 + n * 10**6, "input_sizes": [[4]],
+         "input_dtypes": ["Float"], "state": "scheduled" if n == newest else "completed", "is_p2p": False}
+        for n in range(5, last + 1)
+    ]  # fmt: skip
+    status = {"last_enqueued_collective": last, "last_started_collective": -1, "last_completed_collective": min(last, newest - 1)}
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(WORLD)))}}
+    return pickle.dumps({"version": "2.9", "entries": entries, "pg_config": config, "pg_status": {"0": status}}, 2)
+
+
+def table_of(job: str, lasts: dict[int, int]) -> pa.Table:
+    schema = pa.schema([pa.field(c.name, c.type) for c in collectives.TABLE.columns])
+    parts = []
+    for rank, last in lasts.items():
+        context = FileContext(job, f"traces/_dump_{rank}", node=f"n{rank // 2}")
+        for part in ADAPTERS[0].parse(io.BytesIO(dump(rank, last, max(lasts.values()))), context):
+            if isinstance(part, Rows):
+                parts.append(pa.Table.from_pydict(dict(part.columns), schema=schema))
+    return pa.concat_tables(parts)
+
+
+def test_rows_fit_their_contract_and_name_the_rank_with_its_node_and_dump() -> None:
+    rows = table_of("j", {0: 9, 1: 9, 2: 8, 3: 9}).to_pandas()
+    rows["created_us"] = rows["created_at"].astype("int64") // 1000
+    rows["frame"] = None
+    found = finding_rows("j", rows, {"state": "FAILED", "world_size": 4})
+    assert set(found[0]) == set(collective_findings.TABLE.names)
+    pa.Table.from_pylist(found, schema=collective_findings.TABLE.arrow)
+    first = max(found, key=lambda row: row["score"])
+    assert (first["kind"], first["ranks"], first["nodes"], first["syndrome"]) == ("rank_never_came", [2], ["n1"], "noncomm_hang")
+    assert (first["group"], first["sequence"], first["missing_ranks"], first["waiting_ranks"]) == (
+        "0 default_pg",
+        9,
+        [2],
+        [0, 1, 3],
+    )
+    assert first["refs"] == [{"file": "traces/_dump_2", "line": None}]
+
+
+def test_dumps_of_a_completed_job_accuse_nobody() -> None:
+    rows = table_of("j", {0: 9, 1: 9, 2: 8, 3: 9}).to_pandas()
+    rows["created_us"], rows["frame"] = -1, None
+    assert all(row["score"] < 0.5 for row in finding_rows("j", rows, {"state": "COMPLETED"}))
+
+
+@pytest.mark.spark
+def test_what_is_over_is_left_out_and_the_verdict_stays_the_same(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    from jobs.collectives import transform
+
+    both = pa.concat_tables([table_of("hung", {0: 9, 1: 9, 2: 8, 3: 9}), table_of("lost", {0: 9, 1: 9, 2: 9})])
+    listed = spark.createDataFrame(both, spark_schema(collectives.TABLE))
+    telling = transform.telling(transform.entries(listed))
+    assert telling.count() == 6  # the open entries alone
+    facts = spark.createDataFrame([("hung",), ("lost",)], "job_id string").select(
+        "job_id", F.lit("FAILED").alias("state"), F.lit(4).alias("world_size"),
+        F.lit(None).cast("array<struct<rank:int,node:string>>").alias("ranks"),
+    )  # fmt: skip
+    found: list[Any] = transform.findings(telling, transform.progress(listed), facts).orderBy(F.desc("score")).collect()
+    best = {row["job_id"]: (row["reason"], row["ranks"]) for row in reversed(found) if row["nodes"] or row["reason"]}
+    assert best == {"hung": ("never_came", [2]), "lost": ("no_dump", [3])}
