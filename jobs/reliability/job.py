@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from jobs.core.runner import StageContext
 from jobs.core.tables import spark_schema
 from jobs.reliability import transform as t
+from jobs.reliability.lineages import lineages as lineage_rows
 from ml.reliability.lemons import WINDOW_DAYS
 from schemas import tables
 
@@ -25,7 +26,7 @@ def run(context: StageContext) -> None:
     try:
         context.write("reliability_attributions", attributed)
         rate, finish = fleet_rate(context, runs)
-        lineages = t.lineages(runs, t.step_rows(context.read("iterations")), rate).persist()
+        lineages = lineage_rows(runs, t.step_rows(context.read("iterations")), rate).persist()
         context.write("reliability_lineages", lineages)
         window = (finish - WINDOW_DAYS * 86400, finish)
         machines = (

@@ -73,13 +73,25 @@ def _row(verdict: Lemon, own: Sequence[Fault], span: tuple[float, float]) -> dic
     down, length = sum(end - start for start, end in spans), span[1] - span[0]
     known = not math.isnan(verdict.rate.value)
     return {
-        "node": record.node, "window_start_at": moment(span[0] * DAY_S), "window_end_at": moment(span[1] * DAY_S), "n_jobs": record.n_jobs,
-        "exposure_days": record.exposure_days, "n_failures": record.n_failures, "failures_per_day": verdict.rate.value if known else None,
-        "low": verdict.rate.low if known else None, "high": verdict.rate.high if known else None, "features": list(record.features.items()),
-        "fired": list(verdict.fired), "p_value": verdict.p_value, "q_value": verdict.q_value, "is_lemon": verdict.is_lemon,
-        "n_intervals": len(spans), "down_days": down, "availability": min(max(1 - down / length, 0.0), 1.0) if length > 0 else None,
+        "node": record.node,
+        "window_start_at": moment(span[0] * DAY_S),
+        "window_end_at": moment(span[1] * DAY_S),
+        "n_jobs": record.n_jobs,
+        "exposure_days": record.exposure_days,
+        "n_failures": record.n_failures,
+        "failures_per_day": verdict.rate.value if known else None,
+        "low": verdict.rate.low if known else None,
+        "high": verdict.rate.high if known else None,
+        "features": list(record.features.items()),
+        "fired": list(verdict.fired),
+        "p_value": verdict.p_value,
+        "q_value": verdict.q_value,
+        "is_lemon": verdict.is_lemon,
+        "n_intervals": len(spans),
+        "down_days": down,
+        "availability": min(max(1 - down / length, 0.0), 1.0) if length > 0 else None,
         "source_rows": sorted(record.jobs)[:MAX_SOURCES],
-    }  # fmt: skip
+    }
 
 
 def moment(at: float) -> datetime:
@@ -154,7 +166,7 @@ def machine_figures(
         )
     lemons = [r for r in rows if r["is_lemon"]]
     named = Source([str(r["node"]) for r in lemons], "reliability_nodes")
-    method = "Machines whose failures exceed the rest of the fleet's rate (corrected probability at most 0.05) and with a feature above its threshold."
+    method = "Machines with more failures than the rest's rate explains (corrected probability ≤ 0.05), and a feature that fired."
     count = Estimate(float(len(lemons)), math.nan, math.nan, len(lemons), float(len(rows)))
     figures.add("lemon_nodes", "machines", count, named, method, exposure_unit="machines")
     return figures.rows

@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from jobs.core.lake import arrow_schema
-from jobs.reliability.figures import Lineage, fleet_figures
 from jobs.reliability.machines import machine_figures, node_rows
-from ml.reliability import ettr
+from jobs.reliability.over_time import Lineage, fleet_figures
 from ml.reliability.attribution import AFTER_S, BEFORE_S, NodeEvent, attribute
 from ml.reliability.outcomes import Run
 
@@ -40,7 +39,7 @@ def _named(key: str) -> Callable[[Column, Column], Column]:
 
 
 def near_events(training_jobs: DataFrame, node_events: DataFrame) -> DataFrame:
-    """(job_id, ended_at_s, node, at_s, kind, severity, code, device, file, byte_offset): events around the end of jobs on their nodes."""
+    """Events around the end of jobs, on their nodes: a row an event and job, with the job's end and the event's time in seconds."""
     places = training_jobs.where("ended_at IS NOT NULL").select(
         "job_id", seconds("ended_at").alias("ended_at_s"), F.explode("nodes").alias("node")
     )
@@ -57,7 +56,7 @@ def near_events(training_jobs: DataFrame, node_events: DataFrame) -> DataFrame:
 
 def attributions(near: DataFrame) -> DataFrame:
     """Rows of reliability_attributions: every event in the window of a job's end, one of them primary."""
-    return near.groupBy("job_id").applyInArrow(_attribute, _ddl("reliability_attributions"))
+    return near.groupBy("job_id").applyInArrow(_attribute, ddl("reliability_attributions"))
 
 
 def _attribute(rows: pa.Table) -> pa.Table:
@@ -67,11 +66,23 @@ def _attribute(rows: pa.Table) -> pa.Table:
     out = []
     for a in kept:
         row = found[int(a.event.key)]
-        out.append({
-            "job_id": row["job_id"], "node": row["node"], "device": row["device"], "occurred_at": datetime_of(row["at_s"]), "offset_s": a.offset_s,
-            "kind": row["kind"], "code": row["code"], "severity": row["severity"], "cause_class": a.cause, "is_primary": a.is_primary,
-            "n_causes": a.n_causes, "file": row["file"], "byte_offset": row["byte_offset"],
-        })  # fmt: skip
+        out.append(
+            {
+                "job_id": row["job_id"],
+                "node": row["node"],
+                "device": row["device"],
+                "occurred_at": datetime_of(row["at_s"]),
+                "offset_s": a.offset_s,
+                "kind": row["kind"],
+                "code": row["code"],
+                "severity": row["severity"],
+                "cause_class": a.cause,
+                "is_primary": a.is_primary,
+                "n_causes": a.n_causes,
+                "file": row["file"],
+                "byte_offset": row["byte_offset"],
+            }
+        )
     return pa.Table.from_pylist(out, schema=arrow_schema("reliability_attributions"))
 
 
@@ -82,7 +93,8 @@ def datetime_of(at: float) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(at * 1e6))
 
 
-def _ddl(name: str) -> str:
+def ddl(name: str) -> str:
+    """A table's columns as Spark's schema string."""
     from jobs.core.tables import spark_schema
     from schemas import tables
 
@@ -95,8 +107,12 @@ def run_rows(training_jobs: DataFrame, diagnoses: DataFrame, attributed: DataFra
     The cause is the diagnosis', else that of the primary critical event near the job's end.
     """
     told = diagnoses.select("job_id", "cause_class", F.when(F.col("top_score") >= ACCUSED, F.col("top_node")).alias("top_node"))
-    primary = attributed.where("is_primary").select("job_id", F.col("cause_class").alias("event_cause"), F.col("severity").alias("event_severity"),
-                                                    F.col("node").alias("event_node"))  # fmt: skip
+    primary = attributed.where("is_primary").select(
+        "job_id",
+        F.col("cause_class").alias("event_cause"),
+        F.col("severity").alias("event_severity"),
+        F.col("node").alias("event_node"),
+    )
     is_critical = F.coalesce(F.col("event_severity") == "critical", F.lit(False))
     from_event = F.when(is_critical, F.col("event_cause"))
     cause = F.coalesce(
@@ -104,21 +120,34 @@ def run_rows(training_jobs: DataFrame, diagnoses: DataFrame, attributed: DataFra
     )
     rows = training_jobs.join(told, "job_id", "left").join(primary, "job_id", "left")
     return rows.select(
-        "job_id", "state", seconds("started_at").alias("started_at"), seconds("ended_at").alias("ended_at"), seconds("submitted_at").alias("submitted_at"),
-        F.coalesce("n_gpus", "world_size", F.lit(0)).alias("n_gpus"), F.coalesce("n_nodes", F.size("nodes")).alias("n_nodes"), "nodes",
-        F.coalesce("lineage_id", "job_id").alias("lineage_id"), "attempt", cause.alias("cause"), config_value(VERSION_KEYS).alias("version"),
-        ((F.col("state") == "NODE_FAIL") | ((F.col("state") == "FAILED") & is_critical)).alias("is_infrastructure"), "top_node", "event_node",
-        config_value(SAVE_KEYS).try_cast("double").alias("save_interval"), config_value(("exclude", "excluded_nodes")).alias("excluded"),
-    )  # fmt: skip
+        "job_id",
+        "state",
+        seconds("started_at").alias("started_at"),
+        seconds("ended_at").alias("ended_at"),
+        seconds("submitted_at").alias("submitted_at"),
+        F.coalesce("n_gpus", "world_size", F.lit(0)).alias("n_gpus"),
+        F.coalesce("n_nodes", F.size("nodes")).alias("n_nodes"),
+        "nodes",
+        F.coalesce("lineage_id", "job_id").alias("lineage_id"),
+        "attempt",
+        cause.alias("cause"),
+        config_value(VERSION_KEYS).alias("version"),
+        ((F.col("state") == "NODE_FAIL") | ((F.col("state") == "FAILED") & is_critical)).alias("is_infrastructure"),
+        "top_node",
+        "event_node",
+        config_value(SAVE_KEYS).try_cast("double").alias("save_interval"),
+        config_value(("exclude", "excluded_nodes")).alias("excluded"),
+    )
 
 
 def step_rows(iterations: DataFrame) -> DataFrame:
     """Progress of each job: first and last iteration, when the first was printed, the usual step time."""
     timed = iterations.groupBy("job_id").agg(
-        F.min("iteration").alias("first_iteration"), F.max("iteration").alias("last_iteration"),
+        F.min("iteration").alias("first_iteration"),
+        F.max("iteration").alias("last_iteration"),
         F.min(seconds("occurred_at")).alias("first_iteration_at"),
         F.percentile_approx(F.when(~F.isnan("step_time_s"), F.col("step_time_s")), 0.5).alias("step_time_s"),
-    )  # fmt: skip
+    )
     return timed
 
 
@@ -141,63 +170,6 @@ def as_run(row: dict[str, Any]) -> Run:
     )
 
 
-def lineages(runs: DataFrame, steps: DataFrame, failures_per_node_day: float) -> DataFrame:
-    """Rows of reliability_lineages. The fleet's rate gives each lineage's expected ratio."""
-    rows = runs.where("started_at IS NOT NULL AND ended_at > started_at").join(steps, "job_id", "left")
-    return rows.groupBy("lineage_id").applyInArrow(lineage_maker(failures_per_node_day), _ddl("reliability_lineages"))
-
-
-def lineage_maker(failures_per_node_day: float) -> Callable[[pa.Table], pa.Table]:
-    """A function from the runs of one lineage to its row."""
-
-    def make(rows: pa.Table) -> pa.Table:
-        found = sorted(rows.to_pylist(), key=lambda r: (r["started_at"], r["job_id"]))
-        attempts = [as_run(r) for r in found]
-        steps = {
-            r["job_id"]: ettr.Steps(r["first_iteration"], r["last_iteration"], r["first_iteration_at"], r["step_time_s"])
-            for r in found
-        }
-        interval = _checkpoint_min(found)
-        measured = ettr.measured_ettr(attempts, steps, checkpoint_min=interval or ettr.CHECKPOINT_MIN)
-        nodes = max(a.n_nodes for a in attempts)
-        expected = ettr.expected_ettr(nodes, failures_per_node_day, interval or ettr.CHECKPOINT_MIN)
-        said = (
-            "start-up and repeated iterations from the logs" if measured.is_progress_known else "start-up or repeated work assumed"
-        )
-        said += (
-            f"; checkpoints every {interval:.3g} min by its configuration"
-            if interval
-            else f"; {ettr.CHECKPOINT_MIN:g} min between checkpoints assumed"
-        )
-        row = {
-            "lineage_id": found[0]["lineage_id"], "n_attempts": measured.n_attempts, "n_failures": measured.n_failures, "is_censored": measured.is_censored,
-            "n_nodes": float(nodes), "first_submitted_at": _first(found), "last_ended_at": datetime_of(max(r["ended_at"] for r in found)),
-            "wall_s": measured.wall_s, "queue_s": measured.queue_s, "running_s": measured.running_s, "lost_s": measured.lost_s,
-            "ettr_measured": measured.ettr, "ettr_expected": _known(expected), "ettr_difference": _known(measured.ettr - expected),
-            "checkpoint_interval_s": interval * 60 if interval else None, "method": said, "source_rows": [r["job_id"] for r in found],
-        }  # fmt: skip
-        return pa.Table.from_pylist([row], schema=arrow_schema("reliability_lineages"))
-
-    return make
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _first(rows: list[dict[str, Any]]) -> datetime | None:
-    known = [r["submitted_at"] for r in rows if r["submitted_at"] is not None]
-    return datetime_of(min(known)) if known else None
-
-
-def _checkpoint_min(rows: list[dict[str, Any]]) -> float | None:
-    """Minutes between checkpoints: iterations between saves by the configuration, times the step time of the logs."""
-    known = [
-        r["save_interval"] * r["step_time_s"] / 60 for r in rows if (r["save_interval"] or 0) > 0 and (r["step_time_s"] or 0) > 0
-    ]
-    return sorted(known)[len(known) // 2] if known else None
-
-
 def node_inputs(runs: DataFrame, node_events: DataFrame, window: tuple[float, float]) -> DataFrame:
     """One row a machine: its work and failures in the window, the features, its events and the starts of jobs on it."""
     begin, finish = window
@@ -209,14 +181,19 @@ def node_inputs(runs: DataFrame, node_events: DataFrame, window: tuple[float, fl
     node_fail = (F.col("state") == "NODE_FAIL") | (named & F.col("is_infrastructure"))
     is_single = F.col("n_nodes") == 1
     work = placed.groupBy("node").agg(
-        F.count(F.lit(1)).alias("n_jobs"), F.sum(F.greatest(ran, F.lit(0.0)) / 86400).alias("exposure_days"),
+        F.count(F.lit(1)).alias("n_jobs"),
+        F.sum(F.greatest(ran, F.lit(0.0)) / 86400).alias("exposure_days"),
         F.count_if(F.coalesce(named, F.lit(False))).alias("n_failures"),
         F.sort_array(F.collect_list(F.when(named, F.col("job_id")))).alias("jobs"),
         F.sort_array(F.collect_list("started_at")).alias("starts"),
-        F.count_if(F.coalesce(node_fail & ~is_single & (named | (F.col("state") == "NODE_FAIL")), F.lit(False))).cast("double").alias("multi_node_node_fails"),
+        F.count_if(F.coalesce(node_fail & ~is_single & (named | (F.col("state") == "NODE_FAIL")), F.lit(False)))
+        .cast("double")
+        .alias("multi_node_node_fails"),
         F.count_if(F.coalesce(node_fail & is_single, F.lit(False))).cast("double").alias("single_node_node_fails"),
-        (F.count_if(F.coalesce(node_fail & is_single, F.lit(False))) / F.greatest(F.count_if(is_single), F.lit(1))).alias("single_node_node_failure_rate"),
-    )  # fmt: skip
+        (F.count_if(F.coalesce(node_fail & is_single, F.lit(False))) / F.greatest(F.count_if(is_single), F.lit(1))).alias(
+            "single_node_node_failure_rate"
+        ),
+    )
     shunned = inside.withColumn("node", F.explode(F.split("excluded", "[,\\s\\[\\]'\"]+"))).where("node <> ''")
     excluded = shunned.groupBy("node").agg(F.count_distinct("job_id").cast("double").alias("excl_jobid_count"))
     told = node_events.where("node IS NOT NULL AND occurred_at IS NOT NULL").withColumn("at", seconds("occurred_at"))
@@ -226,7 +203,7 @@ def node_inputs(runs: DataFrame, node_events: DataFrame, window: tuple[float, fl
         F.count_if((F.col("kind") == "health_check") & (F.col("severity") != "info")).cast("double").alias("tickets"),
         F.count_if(F.col("kind").isin("drain", "reboot")).cast("double").alias("out_count"),
         F.sort_array(F.collect_list(F.struct("at", "kind", "severity", "device"))).alias("events"),
-    )  # fmt: skip
+    )
     return work.join(events, "node", "left").join(excluded, "node", "left")
 
 

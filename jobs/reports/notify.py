@@ -58,9 +58,8 @@ def message(night: Night, fresh: list[tuple[Mapping[str, Any], str]], link: str)
     tonight = newest(night.jobs)
     n_failed = sum(bool(row["is_failed"]) for row in tonight)
     hours = sum(float(row["gpu_hours"] or 0.0) for row in tonight if row["is_failed"])
-    lines = [
-        f"*fleetdiff*: {count(len(tonight), 'job')} ended, {count(n_failed, 'job')} failed, {number(hours)} GPU-hours in failed jobs"
-    ]
+    told = f"{count(len(tonight), 'job')} ended, {count(n_failed, 'job')} failed, {number(hours)} GPU-hours in failed jobs"
+    lines = [f"*fleetdiff*: {told}"]
     lines += [f"• {_failure(row)}" for row, _ in fresh]
     if link.startswith(("http://", "https://")):
         lines.append(f"<{_escaped(link).replace('|', '%7C')}|Open the night's page>")

@@ -27,6 +27,12 @@ _SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 _UNSAFE = re.compile(r"[^a-z0-9-]+")
 
 
+_METER = Markup(
+    '<svg class="meter" viewBox="0 0 60 8" role="img" aria-label="{} of 1"><rect class="track" width="60" height="8" rx="2"/>'
+    '<rect class="fill" width="{}" height="8" rx="2"/></svg> <span class="num">{}</span>'
+)
+
+
 @dataclass(frozen=True)
 class Page:
     """One page and its twins; `name` is its path below the report folder, without ending."""
@@ -73,7 +79,8 @@ def _policy() -> str:
         name: "'sha256-" + base64.b64encode(hashlib.sha256(_asset(name).encode()).digest()).decode() + "'"
         for name in ("page.css", "page.js")
     }
-    return f"default-src 'none'; style-src {hashes['page.css']}; script-src {hashes['page.js']}; img-src data:; base-uri 'none'; form-action 'none'"
+    allowed = f"style-src {hashes['page.css']}; script-src {hashes['page.js']}; img-src data:"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _finalize(value: Any) -> Any:
@@ -96,13 +103,7 @@ def when(value: datetime | str | None) -> Markup:
 def meter(share: float | None) -> Markup:
     """A small bar for a share from 0 to 1, with the number beside it."""
     value = min(max(share or 0.0, 0.0), 1.0)
-    bar = (
-        '<svg class="meter" viewBox="0 0 60 8" role="img" aria-label="{0} of 1"><rect class="track" width="60" height="8" rx="2"/>'
-        '<rect class="fill" width="{1:.1f}" height="8" rx="2"/></svg>'
-    )
-    return Markup(bar).format(words.number(value, 2), value * 60) + Markup(" <span class=num>{}</span>").format(
-        words.number(value, 2)
-    )
+    return _METER.format(words.number(value, 2), f"{value * 60:.1f}", words.number(value, 2))
 
 
 @cache

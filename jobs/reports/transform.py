@@ -102,14 +102,20 @@ def work_part(operations: DataFrame) -> DataFrame:
     width = F.greatest(F.ceil((F.col("last_step") - F.col("first_step") + 1) / N_BINS), F.lit(1))
     binned = spanned.withColumn("bin", F.floor((F.col("step") - F.col("first_step")) / width).cast("int"))
     longest = binned.groupBy("job_id", "node", "rank", "bin").agg(
-        F.max(F.col("work_us") / 1000).alias("own_ms"), F.sum("work_us").alias("work_us"), F.sum("wait_us").alias("wait_us"),
-        F.first("first_step").alias("first_step"), F.first("last_step").alias("last_step"),
-    )  # fmt: skip
+        F.max(F.col("work_us") / 1000).alias("own_ms"),
+        F.sum("work_us").alias("work_us"),
+        F.sum("wait_us").alias("wait_us"),
+        F.first("first_step").alias("first_step"),
+        F.first("last_step").alias("last_step"),
+    )
     pairs = F.sort_array(F.collect_list(F.when(F.col("bin").isNotNull(), F.struct("bin", "own_ms"))))
     rows = longest.groupBy("job_id", "node", "rank").agg(
-        F.sum("work_us").alias("work_us"), F.sum("wait_us").alias("wait_us"), pairs.alias("own"),
-        F.first("first_step").alias("first_step"), F.first("last_step").alias("last_step"),
-    )  # fmt: skip
+        F.sum("work_us").alias("work_us"),
+        F.sum("wait_us").alias("wait_us"),
+        pairs.alias("own"),
+        F.first("first_step").alias("first_step"),
+        F.first("last_step").alias("last_step"),
+    )
     return part(rows, "work", ["node", "rank", "work_us", "wait_us", "own", "first_step", "last_step"])
 
 
@@ -202,7 +208,23 @@ def trie_part(stack_tries: DataFrame) -> DataFrame:
 
 def straggler_part(straggler_reports: DataFrame) -> DataFrame:
     """What slowness cost the job, without the long lists."""
-    return part(straggler_reports, "straggler", [
-        "slowdown", "waste", "cause", "refused", "worst_workers_share", "last_stage_share", "gpu_hours_wasted", "own_slowdown", "baseline_slowdown",
-        "is_degraded", "slow_from_iteration", "typical_step_time_s", "best_step_time_s", "baseline_step_time_s",
-    ])  # fmt: skip
+    return part(
+        straggler_reports,
+        "straggler",
+        [
+            "slowdown",
+            "waste",
+            "cause",
+            "refused",
+            "worst_workers_share",
+            "last_stage_share",
+            "gpu_hours_wasted",
+            "own_slowdown",
+            "baseline_slowdown",
+            "is_degraded",
+            "slow_from_iteration",
+            "typical_step_time_s",
+            "best_step_time_s",
+            "baseline_step_time_s",
+        ],
+    )

@@ -6,6 +6,7 @@ hour between checkpoints loses half of it on average.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def _restarts(runs: Sequence[Run]) -> dict[str, list[Run]]:
     on_node: dict[str, list[Run]] = defaultdict(list)
     for attempts in by_lineage.values():
         attempts.sort(key=lambda r: (r.started_at or 0.0, r.job_id))
-        for before, after in zip(attempts, attempts[1:]):
+        for before, after in itertools.pairwise(attempts):
             if before.outcome is Outcome.FAILURE:
                 for node in after.nodes:
                     on_node[node].append(after)

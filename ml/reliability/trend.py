@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -111,7 +112,7 @@ def version_changes(runs: Sequence[Run]) -> list[VersionChange]:
         if run.outcome is Outcome.FAILURE:
             failed[run.version].append(run.job_id)
     order = sorted(first, key=lambda v: (first[v], v))
-    steps = list(zip(order, order[1:]))
+    steps = list(itertools.pairwise(order))
     compared = [compare((len(failed[a]), days[a]), (len(failed[b]), days[b])) for a, b in steps]
     q_values = corrected([c.p_value for c in compared])
     return [VersionChange(a, b, c, q, tuple(sorted(failed[a] + failed[b]))) for (a, b), c, q in zip(steps, compared, q_values)]

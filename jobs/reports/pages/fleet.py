@@ -28,12 +28,20 @@ def machines_page(jobs: Rows, nodes: Rows) -> Page:
     for node in sorted(set(naming) | set(record)):
         seen: Mapping[str, Any] = record.get(node, {})
         named = sorted(naming[node], key=lambda r: (-(r["score"] or 0.0), r["job_id"]))
-        rows.append({
-            "node": node, "n_named": len(named), "jobs": [{"job_id": r["job_id"], "page": r["page"]} for r in named[:8]],
-            "symptoms": Counter(r["symptom"] for r in named).most_common(3),
-            **{k: seen.get(k) for k in ("n_jobs", "n_failures", "exposure_days", "failures_per_day", "low", "high", "availability", "q_value")},
-            "is_lemon": bool(seen.get("is_lemon")), "fired": list(seen.get("fired") or []),
-        })  # fmt: skip
+        rows.append(
+            {
+                "node": node,
+                "n_named": len(named),
+                "jobs": [{"job_id": r["job_id"], "page": r["page"]} for r in named[:8]],
+                "symptoms": Counter(r["symptom"] for r in named).most_common(3),
+                **{
+                    k: seen.get(k)
+                    for k in ("n_jobs", "n_failures", "exposure_days", "failures_per_day", "low", "high", "availability", "q_value")
+                },
+                "is_lemon": bool(seen.get("is_lemon")),
+                "fired": list(seen.get("fired") or []),
+            }
+        )
     rows.sort(key=lambda r: (not r["is_lemon"], -r["n_named"], -(r["failures_per_day"] or 0.0), r["node"]))
     worst = [r for r in rows if r["failures_per_day"] and r["n_failures"]][:20]
     picture = None
@@ -50,7 +58,9 @@ def machines_page(jobs: Rows, nodes: Rows) -> Page:
         ]
         picture = intervals("Failures per day of work, with 95 % intervals", "a day", dots)
     lemons = [r for r in rows if r["is_lemon"]]
-    said = f"{number(len(rows))} machines; {number(sum(r['n_named'] > 0 for r in rows))} are named by at least one candidate; {number(len(lemons))} stand out over the window after correction."
+    n_named = sum(r["n_named"] > 0 for r in rows)
+    said = f"{number(len(rows))} machines; {number(n_named)} are named by at least one candidate; "
+    said += f"{number(len(lemons))} stand out over the window after correction."
     head = ("machine", "named by", "jobs", "failures", "failures per day", "stands out")
     body = [
         (
@@ -83,12 +93,19 @@ def families_page(families: Rows, jobs: Rows, family_of: Mapping[str, str]) -> P
     rows: list[dict[str, Any]] = []
     for family in families:
         own = sorted(members[family["family_id"]], key=lambda r: (str(r["ended_at"] or ""), r["job_id"]), reverse=True)
-        rows.append({
-            **family, "jobs": [{"job_id": r["job_id"], "page": r["page"], "headline": r["headline"]} for r in own[:12]], "n_shown": len(own[:12]),
-            "gpu_hours": sum(float(r["gpu_hours"] or 0.0) for r in own), "n_jobs": family.get("n_jobs") or len(own),
-            "symptoms": Counter(r["symptom"] for r in own).most_common(3), "machines": Counter(n for r in own for n in r["accused"]).most_common(5),
-            "last_at": own[0]["ended_at"] if own else family.get("last_at"), "first_at": own[-1]["ended_at"] if own else family.get("first_at"),
-        })  # fmt: skip
+        rows.append(
+            {
+                **family,
+                "jobs": [{"job_id": r["job_id"], "page": r["page"], "headline": r["headline"]} for r in own[:12]],
+                "n_shown": len(own[:12]),
+                "gpu_hours": sum(float(r["gpu_hours"] or 0.0) for r in own),
+                "n_jobs": family.get("n_jobs") or len(own),
+                "symptoms": Counter(r["symptom"] for r in own).most_common(3),
+                "machines": Counter(n for r in own for n in r["accused"]).most_common(5),
+                "last_at": own[0]["ended_at"] if own else family.get("last_at"),
+                "first_at": own[-1]["ended_at"] if own else family.get("first_at"),
+            }
+        )
     rows.sort(key=lambda r: (-int(r["n_jobs"]), -r["gpu_hours"], str(r["family_id"])))
     said = f"{number(len(rows))} failure families hold {number(sum(int(r['n_jobs']) for r in rows))} jobs."
     text = ["# Failure families", "", said, ""]
@@ -114,7 +131,9 @@ def library_page(figures: Mapping[str, Any], growth: Rows, newest: Rows) -> Page
     from jobs.reports.svg.growth import growth_picture
 
     picture = growth_picture(growth) if len(growth) > 1 else None
-    said = f"{number(figures.get('n_normal'))} templates are normal, learned from {number(figures.get('n_jobs'))} successful jobs; {number(figures.get('n_templates'))} templates are known in all, {number(figures.get('n_alert'))} of them high-risk by rule and never normal."
+    n_normal, n_jobs, n_templates, n_alert = (number(figures.get(k)) for k in ("n_normal", "n_jobs", "n_templates", "n_alert"))
+    said = f"{n_normal} templates are normal, learned from {n_jobs} successful jobs; "
+    said += f"{n_templates} templates are known in all, {n_alert} of them high-risk by rule and never normal."
     body = [(r.get("template"), number(r.get("n_jobs")), str(r.get("first_at") or "–")) for r in newest]
     text = ["# The library", "", markdown(said, 900), "", *table_lines(("template", "jobs", "first seen"), body)]
     data = {"headline": said, "figures": figures, "growth": growth, "newest": newest}
@@ -136,7 +155,8 @@ def quality_page(expectations: Rows, files: Rows, quarantine: Rows, coverage: Ma
     said = f"{number(n_read)} records read = {number(n_kept)} kept + {number(n_bad)} in quarantine" + (
         "" if adds_up else ": this does not add up"
     )
-    said += f". {percent(understood / n_kept) if n_kept else '–'} of what was kept was understood beyond plain text. {number(len(broken))} of {number(len(expectations))} expectations are broken."
+    said += f". {percent(understood / n_kept) if n_kept else '–'} of what was kept was understood beyond plain text. "
+    said += f"{number(len(broken))} of {number(len(expectations))} expectations are broken."
     ordered = sorted(files, key=lambda r: (-int(r["n_files"]), str(r["adapter"]), str(r["state"])))
     reasons = sorted(quarantine, key=lambda r: (-int(r["n"]), str(r["reason"])))
     suites = Counter(r["suite"] for r in expectations)

@@ -14,9 +14,24 @@ from jobs.reports.pages.verdict import confidence, headline, place
 from jobs.reports.words import code, duration, listed, markdown, moment, number, percent, ranges, utc
 
 PARTS = (
-    "job", "diagnosis", "rank", "phase", "iteration", "activity", "work", "template_place", "template_baseline", "metric", "trie",
-    "similar", "family", "node_event", "file", "quarantine", "straggler",
-)  # fmt: skip
+    "job",
+    "diagnosis",
+    "rank",
+    "phase",
+    "iteration",
+    "activity",
+    "work",
+    "template_place",
+    "template_baseline",
+    "metric",
+    "trie",
+    "similar",
+    "family",
+    "node_event",
+    "file",
+    "quarantine",
+    "straggler",
+)
 JOB_FIELDS = ("name", "user", "state", "exit_code", "started_at", "ended_at", "n_nodes", "world_size", "n_gpus", "config")
 MAX_TEMPLATES = 40
 MAX_CANDIDATES = 20
@@ -105,11 +120,14 @@ def templates(parts: Parts, document: Mapping[str, Any]) -> list[dict[str, Any]]
     found = []
     for template in list(document.get("templates") or [])[:MAX_TEMPLATES]:
         key = template["template_id"]
-        found.append({
-            **template,
-            "n_nodes_more": max(len(by_node[key]) - 12, 0), "by_node": sorted(by_node[key].items(), key=lambda item: (-item[1], item[0]))[:12],
-            "baseline_counts": [(name, in_baseline[key].get(name, 0)) for name in names],
-        })  # fmt: skip
+        found.append(
+            {
+                **template,
+                "n_nodes_more": max(len(by_node[key]) - 12, 0),
+                "by_node": sorted(by_node[key].items(), key=lambda item: (-item[1], item[0]))[:12],
+                "baseline_counts": [(name, in_baseline[key].get(name, 0)) for name in names],
+            }
+        )
     return found
 
 
@@ -141,8 +159,9 @@ def slowness(report: Mapping[str, Any]) -> str:
     """What stragglers and slow steps cost, in sentences; empty when nothing is known."""
     said = []
     if report.get("slowdown") is not None:
+        waste = percent(report.get("waste"))
         said.append(
-            f"Stragglers made steps {number(report['slowdown'], 2)} times as long: {percent(report.get('waste'))} of the time was waiting for them"
+            f"Stragglers made steps {number(report['slowdown'], 2)} times as long: {waste} of the time was waiting for them"
         )
         if report.get("cause") not in (None, "none"):
             said[-1] += f"; by the fixed rule the candidate cause is a {report['cause']}"
@@ -179,11 +198,17 @@ def job_text(v: Mapping[str, Any]) -> list[str]:
     lines += table_lines(
         ("Job", ""),
         [
-            ("name", job.get("name") or "–"), ("user", job.get("user") or "–"), ("state", job.get("state") or "–"),
-            ("started", utc(job.get("started_at"))), ("ended", utc(job.get("ended_at"))), ("ran for", duration(v["seconds"])),
-            ("nodes", number(job.get("n_nodes"))), ("ranks", number(job.get("world_size"))), ("GPU-hours", number(v["gpu_hours"])),
+            ("name", job.get("name") or "–"),
+            ("user", job.get("user") or "–"),
+            ("state", job.get("state") or "–"),
+            ("started", utc(job.get("started_at"))),
+            ("ended", utc(job.get("ended_at"))),
+            ("ran for", duration(v["seconds"])),
+            ("nodes", number(job.get("n_nodes"))),
+            ("ranks", number(job.get("world_size"))),
+            ("GPU-hours", number(v["gpu_hours"])),
         ],
-    )  # fmt: skip
+    )
     lines += ["## Candidates", ""]
     for n, c in enumerate(v["candidates"], 1):
         lines.append(f"{n}. {markdown(place(c), 800)}: score {number(c.get('score'), 2)}")
@@ -192,11 +217,18 @@ def job_text(v: Mapping[str, Any]) -> list[str]:
     lines += table_lines(
         ("score", "events", "alert", "in baselines", "in library", "template", "example"),
         [
-            (number(t.get("score"), 2), number(t.get("n_events")), t.get("alert") or "–", "yes" if t.get("in_baselines") else "no",
-             "yes" if t.get("in_library") else "no", t.get("template"), t.get("example") or "–")
+            (
+                number(t.get("score"), 2),
+                number(t.get("n_events")),
+                t.get("alert") or "–",
+                "yes" if t.get("in_baselines") else "no",
+                "yes" if t.get("in_library") else "no",
+                t.get("template"),
+                t.get("example") or "–",
+            )
             for t in v["templates"]
         ],
-    )  # fmt: skip
+    )
     lines += ["## Baselines", ""]
     for b in v["baselines"]:
         differing = "; ".join(f"{x['key']}: {x['this']} here, {x['baseline']} there" for x in b.get("differing") or [])

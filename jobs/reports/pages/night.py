@@ -90,25 +90,44 @@ def night_page(night: Night) -> Page:
     fresh = new_families(night)
     ends = sorted(str(row["ended_at"]) for row in tonight if row["ended_at"])
     figures = {
-        "n_jobs": len(tonight), "n_failed": len(failed), "n_all_jobs": len(night.jobs), "gpu_hours": hours,
+        "n_jobs": len(tonight),
+        "n_failed": len(failed),
+        "n_all_jobs": len(night.jobs),
+        "gpu_hours": hours,
         "failed_gpu_hours": sum(float(row["gpu_hours"] or 0.0) for row in failed),
         "lost_gpu_hours": sum(float(row["lost_gpu_hours"]) for row in tonight),
-        "n_new_families": len(fresh), "n_localised": sum(bool(row["accused"]) for row in failed),
-        "first_end_at": ends[0] if ends else None, "last_end_at": ends[-1] if ends else None, **dict.fromkeys(QUALITY, 0), **dict(night.quality),
-    }  # fmt: skip
+        "n_new_families": len(fresh),
+        "n_localised": sum(bool(row["accused"]) for row in failed),
+        "first_end_at": ends[0] if ends else None,
+        "last_end_at": ends[-1] if ends else None,
+        **dict.fromkeys(QUALITY, 0),
+        **dict(night.quality),
+    }
     first = first_look(night)
     machines = top_machines(tonight)
     ordered = sorted(night.jobs, key=lambda r: (str(r["ended_at"] or ""), r["job_id"]), reverse=True)
     ordered.sort(key=lambda r: (-int(r["batch"] or 0), not r["is_failed"]))
     values = {
-        "f": figures, "first": first, "machines": machines, "fresh": fresh, "jobs": ordered, "symptoms": Counter(r["symptom"] for r in tonight).most_common(),
-        "newest_batch": max((int(r["batch"] or 0) for r in night.jobs), default=0), "states": sorted({r["state"] for r in night.jobs}),
-        "n_left_out": night.n_left_out, "headline": night_headline(figures),
-    }  # fmt: skip
+        "f": figures,
+        "first": first,
+        "machines": machines,
+        "fresh": fresh,
+        "jobs": ordered,
+        "symptoms": Counter(r["symptom"] for r in tonight).most_common(),
+        "newest_batch": max((int(r["batch"] or 0) for r in night.jobs), default=0),
+        "states": sorted({r["state"] for r in night.jobs}),
+        "n_left_out": night.n_left_out,
+        "headline": night_headline(figures),
+    }
     data = {
-        "figures": figures, "first": [{"job_id": r["job_id"], "page": f"jobs/{r['page']}.html", "headline": r["headline"], "why": why} for r, why in first],
-        "machines": [{"node": n, "n_jobs": k, "score": s} for n, k, s in machines], "new_families": fresh, "jobs": ordered,
-    }  # fmt: skip
+        "figures": figures,
+        "first": [
+            {"job_id": r["job_id"], "page": f"jobs/{r['page']}.html", "headline": r["headline"], "why": why} for r, why in first
+        ],
+        "machines": [{"node": n, "n_jobs": k, "score": s} for n, k, s in machines],
+        "new_families": fresh,
+        "jobs": ordered,
+    }
     return build("index", "night.html.j2", values, data, _text(values))
 
 
@@ -129,9 +148,12 @@ def _text(v: Mapping[str, Any]) -> list[str]:
         f"{n}. [{markdown(r['job_id'])}](jobs/{r['page']}.md): {markdown(r['headline'], 600)} ({markdown(why)})"
         for n, (r, why) in enumerate(v["first"], 1)
     ]
-    lines += ["", "## Machines", ""] + table_lines(
-        ("machine", "jobs", "best score"), [(n, number(k), number(s, 2)) for n, k, s in v["machines"]]
-    )
+    lines += [
+        "",
+        "## Machines",
+        "",
+        *table_lines(("machine", "jobs", "best score"), [(n, number(k), number(s, 2)) for n, k, s in v["machines"]]),
+    ]
     lines += ["## Jobs", ""]
     rows = [
         (r["job_id"], r["name"] or "–", r["state"], r["symptom"], utc(r["ended_at"]), number(r["gpu_hours"]), r["candidate"] or "–")

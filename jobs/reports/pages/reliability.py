@@ -12,16 +12,57 @@ from jobs.reports.words import markdown, number, sentence_case
 Rows = Sequence[Mapping[str, Any]]
 
 SECTIONS = (
-    ("How often jobs fail", "Failures over exposure, with exact Poisson intervals. Runs that were cancelled, pre-empted or reached a time limit count as exposure, never as failures.",
-     ("failures_per_node_day", "mttf_h", "node_failures_per_node_day")),
-    ("What failures cost", "Lost work: half an hour of every accelerator a failure, or the run's length when it was shorter.",
-     ("lost_goodput_gpu_h", "lost_goodput_second_order_gpu_h", "straggler_waste_share", "straggler_waste_gpu_h", "state_share_by_count", "state_share_by_gpu_time", "cause_share_by_count", "cause_share_by_gpu_time")),
-    ("How much of the time was productive", "Effective training time ratio: productive over wall-clock time, measured by lineage and expected from the failure rate.",
-     ("ettr", "optimal_checkpoint_interval_min")),
-    ("Machines", "Fault intervals with overlaps merged, time to repair, recurrence.",
-     ("availability", "down_node_days", "fault_intervals", "repair_median_days", "repair_mean_days", "repair_p90_days", "faults_per_1000_node_days", "recurrence_share_top_5_percent", "recurrence_share_3_or_more", "lemon_nodes")),
-    ("Trend and change", "Failure rates by week and by code version, compared by an exact test.", ("failures_per_node_day_week", "failure_rate_ratio")),
-)  # fmt: skip
+    (
+        "How often jobs fail",
+        "Failures over exposure, with exact Poisson intervals. Runs that were cancelled, pre-empted or timed out count as exposure, "
+        "never as failures. Measured and projected times to failure are two figures: projections assume that every node fails at "
+        "the fleet's rate.",
+        ("failures_per_node_day", "infrastructure_failures_per_node_day", "mttf_h"),
+    ),
+    (
+        "What failures cost",
+        "Lost work: half an hour of every accelerator a failure, or the run's length when it was shorter.",
+        (
+            "lost_goodput_gpu_h",
+            "straggler_waste_share",
+            "straggler_waste_gpu_h",
+            "straggling_jobs_share",
+            "state_share_by_count",
+            "state_share_by_gpu_time",
+            "category_share_by_count",
+            "category_share_by_gpu_time",
+            "cause_share_by_count",
+            "cause_share_by_gpu_time",
+        ),
+    ),
+    (
+        "How much of the time was productive",
+        "Effective training time ratio: productive over wall-clock time, measured by task and expected from the failure rate.",
+        ("ettr", "optimal_checkpoint_interval_min"),
+    ),
+    (
+        "Machines",
+        "Fault intervals with overlaps merged, time to repair, recurrence.",
+        (
+            "failures_per_day_of_work",
+            "availability",
+            "down_node_days",
+            "fault_intervals",
+            "faults_per_1000_node_days",
+            "repair_median_days",
+            "repair_mean_days",
+            "repair_p90_days",
+            "recurrence_share_top_5_percent",
+            "recurrence_share_3_or_more",
+            "lemon_nodes",
+        ),
+    ),
+    (
+        "Trend and change",
+        "Failure rates by week and by version of the code, compared by exact tests.",
+        ("failures_per_node_day_week", "failure_rate_factor_per_week", "failure_rate_ratio"),
+    ),
+)
 
 
 def reliability_page(figures: Rows, nodes: Rows) -> Page:
@@ -73,7 +114,8 @@ def headline(figures: Rows) -> str:
     fleet = next((r for r in figures if r["figure"] == "failures_per_node_day" and r["scope_kind"] == "fleet"), None)
     if fleet is None or fleet["value"] is None:
         return "There is not enough exposure yet to say how reliable the fleet is."
-    said = f"{number(fleet['value'])} failures per node-day (95 % interval {_interval(fleet)}): {number(fleet['n_events'])} failures in {number(fleet['exposure'])} node-days."
+    said = f"{number(fleet['value'])} failures per node-day (95 % interval {_interval(fleet)}): "
+    said += f"{number(fleet['n_events'])} failures in {number(fleet['exposure'])} node-days."
     return said + (" These are small numbers: read the interval." if fleet["is_small"] else "")
 
 

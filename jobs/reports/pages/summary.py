@@ -29,15 +29,30 @@ def summary(job: Mapping[str, Any], document: Mapping[str, Any] | None) -> dict[
     devices = job.get("n_gpus") or job.get("world_size") or 0
     first = d["candidates"][0] if d["candidates"] else None
     row = {
-        "job_id": job["job_id"], "page": file_name(str(job["job_id"])), "name": job.get("name"), "user": job.get("user"), "state": state,
-        "started_at": job.get("started_at"), "ended_at": job.get("ended_at"), "n_nodes": job.get("n_nodes"), "world_size": job.get("world_size"),
-        "batch": job.get("ingest_batch") or 0, "gpu_hours": hours, "is_failed": is_failed, "symptom": d["symptom"], "cause_class": d["cause_class"],
+        "job_id": job["job_id"],
+        "page": file_name(str(job["job_id"])),
+        "name": job.get("name"),
+        "user": job.get("user"),
+        "state": state,
+        "started_at": job.get("started_at"),
+        "ended_at": job.get("ended_at"),
+        "n_nodes": job.get("n_nodes"),
+        "world_size": job.get("world_size"),
+        "batch": job.get("ingest_batch") or 0,
+        "gpu_hours": hours,
+        "is_failed": is_failed,
+        "symptom": d["symptom"],
+        "cause_class": d["cause_class"],
         "lost_gpu_hours": min(hours or 0.0, 0.5 * devices) if is_failed else 0.0,
-        "confidence": float(d["cause_confidence"] or 0.0), "spatial": d["spatial_signal"], "headline": headline(d),
-        "candidate": place(first) if first else None, "score": float(first["score"] or 0.0) if first else None,
+        "confidence": float(d["cause_confidence"] or 0.0),
+        "spatial": d["spatial_signal"],
+        "headline": headline(d),
+        "candidate": place(first) if first else None,
+        "score": float(first["score"] or 0.0) if first else None,
         "accused": sorted({n for c in d["candidates"] if (c["score"] or 0.0) >= ACCUSED for n in c["nodes"]}),
-        "template": d["templates"][0]["template"][:300] if d["templates"] else None, "verified": bool(d["verified"]),
-    }  # fmt: skip
+        "template": d["templates"][0]["template"][:300] if d["templates"] else None,
+        "verified": bool(d["verified"]),
+    }
     return dict(plain(row))
 
 

@@ -55,7 +55,8 @@ def headline(document: Mapping[str, Any]) -> str:
     candidates = document.get("candidates") or []
     cause = str(document.get("cause_class") or "undetermined")
     if symptom == "none" and not candidates:
-        return f"{said}: it ended as {document.get('state', 'UNKNOWN')}, and no difference from its peers or baselines is strong enough to name."
+        state = document.get("state", "UNKNOWN")
+        return f"{said}: it ended as {state}, and no difference from its peers or baselines is strong enough to name."
     if candidates:
         word = "confirmed place" if document.get("verified") else "strongest candidate"
         said += f"; {word}: {place(candidates[0])} (score {number(candidates[0].get('score'), 2)})"

@@ -50,7 +50,8 @@ class Canvas:
     def rect(self, x: float, y: float, w: float, h: float, css: str, tip: str = "", radius: float = 0) -> Canvas:
         """A rectangle; `tip` becomes its title."""
         round_ = f' rx="{attribute(float(radius))}"' if radius else ""
-        box = f'x="{attribute(float(x))}" y="{attribute(float(y))}" width="{attribute(float(max(w, 0.4)))}" height="{attribute(float(h))}"'
+        at = zip(("x", "y", "width", "height"), (x, y, max(w, 0.4), h))
+        box = " ".join(f'{name}="{attribute(float(value))}"' for name, value in at)
         self.parts.append(
             f'<rect {box}{round_} class="{css}">{_tip(tip)}</rect>' if tip else f'<rect {box}{round_} class="{css}"/>'
         )

@@ -16,7 +16,8 @@ def growth_picture(rows: Sequence[Mapping[str, Any]]) -> Markup:
     """Rows of {at, n_templates} in order of time, at least two."""
     height, base, top = 200.0, 168.0, 14.0
     most = max(int(r["n_templates"]) for r in rows) or 1
-    said = f"From {number(rows[0]['n_templates'])} templates on {rows[0]['at']} to {number(rows[-1]['n_templates'])} on {rows[-1]['at']}."
+    first, last = rows[0], rows[-1]
+    said = f"From {number(first['n_templates'])} templates on {first['at']} to {number(last['n_templates'])} on {last['at']}."
     canvas = Canvas("Growth of the library", said, height)
     step = (WIDTH - LEFT - RIGHT) / (len(rows) - 1)
     points = [(LEFT + i * step, base - int(r["n_templates"]) / most * (base - top)) for i, r in enumerate(rows)]

@@ -175,7 +175,8 @@ def topology(places: Sequence[Place]) -> Markup:
         name: head + math.ceil(len(group) / across) * (box_h + gap * 0.75) + (2 if named else 8) for name, group in switches.items()
     }
     accused = [p.node for p in places if p.node_score or p.scores]
-    said = f"{count(len(places), 'node')} below {count(len(switches), 'switch', 'switches')}, {count(sum(len(p.ranks) for p in places), 'rank')}."
+    n_ranks = sum(len(p.ranks) for p in places)
+    said = f"{count(len(places), 'node')} below {count(len(switches), 'switch', 'switches')}, {count(n_ranks, 'rank')}."
     canvas = Canvas("Map of the job's machines", f"{said} Candidates: {', '.join(accused[:12]) or 'none'}.", sum(tall.values()) + 6)
     top = 2.0
     for switch, group in switches.items():
