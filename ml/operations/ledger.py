@@ -126,7 +126,8 @@ def _steps(rows: pd.DataFrame, shape: tuple[int, int]) -> tuple[Floats, Floats, 
     end[at], begin[at], busy[at] = last / 1e6, first / 1e6, covered / 1e6
     before = np.full(shape, np.nan)
     before[:, 1:] = end[:, :-1]
-    length = end - before
+    # a step that was done again after a restart seems to end before the one before it: its length is unknown
+    length = np.where(end > before, end - before, np.nan)
     gap = np.maximum(length - busy, 0.0)
     return length, end, gap
 

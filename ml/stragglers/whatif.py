@@ -21,7 +21,7 @@ from ml.stragglers.graph import build
 from ml.stragglers.sequences import forward_backward_correlation
 from ml.stragglers.simulate import Flags, Scenarios, ideal_step_time, step_times, step_times_by_dp_rank
 from ml.stragglers.trace import Floats, Layout, Trace, arrange
-from ml.stragglers.words import OPS, REPORTED_AS
+from ml.stragglers.words import OPS, REPORTED_AS, TraceError
 
 WORST_SHARE = 0.03
 FIDELITY_LIMIT = 1.05
@@ -97,6 +97,8 @@ def analyse_trace(trace: Trace) -> WhatIf:
     own = own_durations(trace, plan)
     ideal = ideal_durations(trace, own)
     t_ideal = ideal_step_time(plan, ideal)
+    if t_ideal <= 0:
+        raise TraceError("all operations take no time; the durations are missing")
     types = _types(trace)
     times = step_times(trace, plan, own, ideal, _first_scenarios(trace, types))
     n_stages, n_types = trace.layout.pp_size, len(types)

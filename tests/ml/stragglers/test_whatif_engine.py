@@ -110,6 +110,12 @@ def test_negative_durations_are_refused():
     assert "negative duration" in refusal(trace, layout)
 
 
+def test_a_trace_without_durations_is_refused():
+    trace, layout = usable()
+    trace["duration"][:] = 0
+    assert "no time" in refusal(trace, layout)
+
+
 def test_times_that_are_not_numbers_are_refused():
     trace, layout = usable()
     trace["start_ts"][0] = np.nan
