@@ -14,7 +14,8 @@ from ml.collectives.groups import group_kind, groups_from_pg_config, smallest_gr
 from ml.collectives.matching import Matched
 from ml.collectives.ranks import compressed
 from ml.collectives.rows import entries_of
-from ml.collectives.verdict import Reason, Suspect, Syndrome, Verdict, judge
+from ml.collectives.suspects import Reason, Suspect
+from ml.collectives.verdict import Syndrome, Verdict, judge
 
 COMPLETED = 0.4
 """Weight of suspicion in a job that completed: its dumps were taken in normal running."""

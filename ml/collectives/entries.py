@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +75,7 @@ class Entries:
     def __len__(self) -> int:
         return len(self.rank)
 
-    @property
+    @cached_property
     def known_ranks(self) -> list[int]:
         """Every rank that left a dump or belongs to a group, in order."""
         named = {rank for group in self.groups for rank in group.ranks}

@@ -7,6 +7,7 @@ sequence number is not missing from it, though its entry is gone.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from ml.collectives.entries import Entries, Group, Ints, State
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "_all_gather_base", "all_gather_into_tensor",
              "_reduce_scatter_base", "reduce_scatter_tensor", "_allgather_base", "barrier")  # fmt: skip
 """Operations in which all ranks pass the same shape; uneven all_to_all and gathers are legitimate."""
+MOST_OPEN = 64
+"""Open collectives of one group that are looked at, beside those that ranks are at: the first ones tell."""
+_PEERS = re.compile(r"(?:send|recv) (\d{1,7})\s?(?:->|<-)\s?(\d{1,7})")
 ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv")
 """Operations that can be over for one rank while they are not for another."""
 
@@ -65,6 +69,16 @@ def base_op(op: str) -> str:
     ('_all_gather_base', 'all_reduce', 'recv')
     """
     return op.rsplit(":", 1)[-1].split(" ", 1)[0]
+
+
+def peer_places(op: str) -> tuple[int, int] | None:
+    """The two places in their group that a send or receive names, the own one first; None when it names none.
+
+    >>> peer_places("nccl:recv 2<-3"), peer_places("nccl:send 0->3"), peer_places("nccl:all_reduce")
+    ((2, 3), (0, 3), None)
+    """
+    match = _PEERS.search(op)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @dataclass(frozen=True)
@@ -154,10 +168,16 @@ def matched(buffers: Buffers) -> Iterator[Matched]:
         return
     ends = np.r_[starts[1:], len(at)]
     interesting = np.maximum.reduceat(buffers.is_open[at], starts)
-    for codes in (entries.op, entries.shape, entries.dtype):
-        values = codes[at]
+    is_even = np.array([base_op(op) in SAME_SIZE for op in entries.ops], bool)[entries.op[at]]
+    for values in (entries.op[at], entries.dtype[at], np.where(is_even, entries.shape[at], 0)):
         interesting |= np.maximum.reduceat(values, starts) != np.minimum.reduceat(values, starts)
+    at_heads = {(int(entries.group[i]), int(entries.sequence[i])) for i in buffers.heads.values()}
+    n_seen: Counter[int] = Counter()
     for i in np.flatnonzero(interesting):
+        code = int(entries.group[at[starts[i]]])
+        n_seen[code] += 1
+        if n_seen[code] > MOST_OPEN and (code, int(entries.sequence[at[starts[i]]])) not in at_heads:
+            continue
         one = _match(buffers, at[starts[i] : ends[i]])
         if one.present or one.mismatches:
             yield one

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ml.collectives.entries import Entries
-from ml.collectives.matching import ONE_SIDED, base_op, collective_order
+from ml.collectives.latency import HotSpot, hot_spots, latency_matrix
+from ml.collectives.matching import ONE_SIDED, base_op, collective_order, peer_places
 
 MIN_COLLECTIVES = 20
 WORST_FRACTION = 0.6
@@ -26,14 +27,16 @@ class Slow:
 
     ranks: tuple[tuple[int, float, float], ...] = ()
     groups: tuple[tuple[str, float], ...] = ()
+    links: tuple[HotSpot, ...] = ()
 
 
 def slow_ranks(entries: Entries) -> Slow:
     """Ranks that others wait for in most collectives, and groups that are slow as a whole; empty without durations."""
     at, starts = collective_order(entries)
+    links = _slow_links(entries)
     timed = ~np.isnan(entries.duration_ms[at]) if len(at) else np.empty(0, bool)
     if not timed.any():
-        return Slow()
+        return Slow(links=links)
     sided = np.array([base_op(op) in ONE_SIDED for op in entries.ops], bool)
     n_last: dict[int, int] = {}
     n_all: dict[int, int] = {}
@@ -54,7 +57,7 @@ def slow_ranks(entries: Entries) -> Slow:
         if n_all[rank] >= MIN_COLLECTIVES and n / n_all[rank] >= WORST_FRACTION
     ]
     slow = tuple(one for one in found if one[2] >= WAIT_RATIO)
-    return Slow(slow, () if slow else _slow_groups(entries))
+    return Slow(slow, () if slow else _slow_groups(entries), links)
 
 
 def _slow_groups(entries: Entries) -> tuple[tuple[str, float], ...]:
@@ -78,3 +81,23 @@ def _slow_groups(entries: Entries) -> tuple[tuple[str, float], ...]:
                 name = entries.groups[group].name
                 found[name] = max(found.get(name, 0.0), value / max(1e-9, usual))
     return tuple(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _slow_links(entries: Entries) -> tuple[HotSpot, ...]:
+    """Hot cells, rows and columns of the latency matrix of all timed receives: source by destination, milliseconds."""
+    at = np.flatnonzero(entries.is_p2p & ~np.isnan(entries.duration_ms))
+    peers = {op: peer_places(name) for op, name in enumerate(entries.ops) if base_op(name) == "recv"}
+    sources, destinations, values = [], [], []
+    for i in at:
+        places = peers.get(int(entries.op[i]))
+        members = entries.groups[int(entries.group[i])].ranks
+        if places is None or max(places) >= len(members):
+            continue
+        destination, source = (members[place] for place in places)
+        if destination == int(entries.rank[i]):
+            sources.append(source)
+            destinations.append(destination)
+            values.append(float(entries.duration_ms[i]))
+    if len(values) < MIN_COLLECTIVES:
+        return ()
+    return tuple(hot_spots(*latency_matrix(np.array(sources), np.array(destinations), np.array(values))))

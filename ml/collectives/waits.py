@@ -8,7 +8,6 @@ which flows along its waits, in equal parts where there are several.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -17,9 +16,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from ml.collectives.entries import Group
-from ml.collectives.matching import Buffers, Matched, base_op
+from ml.collectives.matching import Buffers, Matched, base_op, peer_places
 
-_PEERS = re.compile(r"(send|recv) (\d{1,7})\s?(?:->|<-)\s?(\d{1,7})")
 Key = tuple[int, int, str]
 
 
@@ -98,11 +96,11 @@ def _peer(buffers: Buffers, rank: int) -> int | None:
     """The rank with which this one's first open entry exchanges, for sends and receives."""
     entries = buffers.entries
     i = buffers.heads[rank]
-    match = _PEERS.search(entries.ops[int(entries.op[i])]) if entries.is_p2p[i] else None
-    if not match:
+    places = peer_places(entries.ops[int(entries.op[i])]) if entries.is_p2p[i] else None
+    if places is None:
         return None
     members = entries.groups[int(entries.group[i])].ranks
-    ends = [members[int(match[n])] if int(match[n]) < len(members) else -1 for n in (2, 3)]
+    ends = [members[place] if place < len(members) else -1 for place in places]
     other = [end for end in ends if end != rank]
     return other[0] if other and other[0] >= 0 else None
 

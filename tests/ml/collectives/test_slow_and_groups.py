@@ -89,3 +89,20 @@ def test_the_smallest_group_with_all_outliers_is_found() -> None:
 def test_ranks_are_written_as_flame_writes_them() -> None:
     assert compressed([6, 0, 1, 2, 3, 4, 5, 8]) == "0-6/8"
     assert notation([0], [1, 2, 3]) == "@0|1-3"
+
+
+def test_slow_receives_name_the_sender_behind_their_column_of_the_matrix() -> None:
+    builder = EntriesBuilder()
+    pairs = [(source, destination) for source in range(4) for destination in range(4) if source != destination]
+    for rank in range(4):
+        mine = [(s, d) for s, d in pairs if d == rank] * 3
+        n = len(mine)
+        columns = {
+            "group": ["5 PIPELINE"] * n, "sequence": list(range(n)), "op": [f"nccl:recv {d}<-{s}" for s, d in mine],
+            "state": ["completed"] * n, "shape": [""] * n, "dtype": [""] * n, "frame": [""] * n, "order": list(range(n)),
+            "is_p2p": [True] * n, "created_us": [1] * n, "duration_ms": [9.0 if s == 2 else 1.0 for s, _ in mine],
+        }  # fmt: skip
+        builder.add(rank, columns, {"5 PIPELINE": (0, 1, 2, 3)}, {})
+    found = judge(builder.entries())
+    assert (found.faulty_ranks, found.syndrome) == ([2], Syndrome.COMM_SLOW)
+    assert "what rank 2 sends takes 9.0 times as long" in found.suspects[0].statement

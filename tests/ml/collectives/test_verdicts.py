@@ -195,3 +195,14 @@ def test_many_lost_dumps_accuse_their_ranks_less() -> None:
     one_lost = verdict({r: [waits("0 world", 1)] for r in range(7)}, eight).suspects[0].score
     half_lost = verdict({r: [waits("0 world", 1)] for r in range(4)}, eight).suspects[0].score
     assert half_lost < 0.5 < one_lost
+
+
+def test_a_second_fault_hidden_behind_the_first_is_named_after_it() -> None:
+    # 2 never came, and 0, 1, 3 wait for it in the world. 5 stopped too, but its peer 4 is still at the world's collective.
+    eight = {"0 world": tuple(range(8)), "3 TENSOR": (4, 5)}
+    ranks = {r: [done("0 world", 1), waits("0 world", 2)] for r in range(8) if r not in (2, 5)}
+    ranks |= {2: [done("0 world", 1)], 5: [done("0 world", 1), done("0 world", 2)]}
+    ranks[4] = [done("0 world", 1), waits("0 world", 2), waits("3 TENSOR", 1)]
+    ranks[5] = [done("0 world", 1)]
+    found = verdict(ranks, eight)
+    assert sorted(found.faulty_ranks[:2]) == [2, 5]
