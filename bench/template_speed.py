@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from drain3.drain import Drain
 from drain3.masking import LogMasker, MaskingInstruction
@@ -64,7 +65,9 @@ def two_steps(texts: pa.Array, spent: Counter[str] | None = None) -> tuple[np.nd
     keys = kernel.keys(data, offsets)
     spent["mask and hash"] += _since(began)
     began = time.process_time()
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    group, found = pd.factorize(keys)
+    first = np.empty(len(found), np.int64)
+    first[group[::-1]] = np.arange(len(keys) - 1, -1, -1)
     spent["distinct"] += _since(began)
     began = time.process_time()
     from ml.templates.masking import masked_messages

@@ -16,7 +16,8 @@ import numpy as np
 
 from ml.templates import masks
 
-SPACE, DIGIT, LETTER, HEX, PATH, OPENER, NAME, URL_END, CODE_GAP, CODE_FIRST = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512
+SPACE, DIGIT, LETTER, HEX, PATH, OPENER, NAME, URL_END, CODE_GAP, CODE_FIRST, PLAIN = 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024
+ASCII_LETTER, CODE_SECOND = 2048, 4096
 ALNUM = DIGIT | LETTER
 NONE = -1
 
@@ -29,6 +30,11 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def _allocating(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function that makes arrays."""
     return _cached(function)
+
+
+def _inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is compiled into its caller."""
+    return _cached(function, _nrt=False, inline="always")
 
 
 def _cached(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -44,13 +50,15 @@ def _classes() -> np.ndarray:
         (SPACE, b" \t\n\r\x0b\x0c\x00"), (DIGIT, b"0123456789"), (HEX, b"0123456789abcdefABCDEF"),
         (PATH, b"_.-+@%~#$&"), (OPENER, b" \t\n\r\x0b\x0c\x00\"'([{=,;|<:"), (NAME, b".-"),
         (URL_END, b" \t\n\r\x0b\x0c\x00\"'<>()[]{},;|`"), (CODE_GAP, b" \t:=([#'\""),
+        (CODE_SECOND, b"".join(word[1:2].encode() + word[1:2].upper().encode() for word in (*masks.CODE_WORDS, "sxid"))),
         (CODE_FIRST, b"".join(word[:1].encode() + word[:1].upper().encode() for word in (*masks.CODE_WORDS, "sxid"))),
     ):  # fmt: skip
         table[list(text)] |= flag
     letters = [*range(65, 91), *range(97, 123)]
-    table[letters] |= LETTER | NAME
+    table[letters] |= LETTER | NAME | ASCII_LETTER
     table[128:] |= LETTER
     table[48:58] |= NAME
+    table[list(b"|()[]{},;=_*!?%&#@^$`>")] |= PLAIN
     table[[*letters, *range(128, 256), *range(48, 58)]] |= PATH
     return table
 
@@ -411,7 +419,7 @@ def _host(s, i, end):  # type: ignore[no-untyped-def]
             dots += 1
             last = j + 1
         j += 1
-    if dots == 0 or last == j or (j < end and s[j] >= 128):
+    if dots == 0 or last == j or (CLASS[s[last]] & LETTER) == 0 or (j < end and s[j] >= 128):
         return NONE
     domain = _pack(s, last, j)
     if _contains(GENERIC, domain) or (dots >= 2 and _contains(COUNTRY, domain)):
@@ -550,6 +558,8 @@ def _word(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
     """One step at a letter or digit that begins a word: (where to go on, end of the output)."""
     before = s[i - 1] if i > begin else 32
     stop, digits, changes, is_hex, is_ascii = _shape(s, i, end)
+    if digits == stop - i and (stop == end or (CLASS[s[stop]] & NAME) == 0) and (stop == end or s[stop] != 58):
+        return _number(s, i, end), _wild(out, at)  # nothing else claims plain digits
     j = _word_start(s, i, stop, (digits, changes, is_hex, is_ascii), before, end)
     if j != NONE:
         return j, _wild(out, at)
@@ -612,6 +622,41 @@ def _step(s, i, begin, end, out, at):  # type: ignore[no-untyped-def]
     return i + 1, at + 1
 
 
+@_inlined
+def _common(s, i, before, end, out, at):  # type: ignore[no-untyped-def]
+    """The cases that make up most of a log, without a look at the masks that cannot claim there; -1 when it is not one.
+
+    Words of ASCII letters that no colon, dot, hyphen or digit follows and that cannot begin a date or a code word;
+    plain digits that end a word; symbols that no mask begins with.
+    """
+    kind = CLASS[s[i]]
+    if (kind & PLAIN) != 0:
+        out[at] = s[i]
+        return i + 1, at + 1
+    if (CLASS[before] & ALNUM) != 0 or (kind & ALNUM) == 0:
+        return NONE, at
+    j = i
+    if (kind & DIGIT) != 0:
+        while j < end:
+            is_mark = (s[j] == 46 or s[j] == 44) and j + 1 < end and (CLASS[s[j + 1]] & DIGIT) != 0
+            if (CLASS[s[j]] & DIGIT) == 0 and not is_mark:
+                break
+            j += 1
+        if j < end and (CLASS[s[j]] & (SPACE | PLAIN)) != 0:
+            out[at], out[at + 1], out[at + 2] = 60, 42, 62
+            return j, at + 3
+        return NONE, at
+    k = at
+    while j < end and (CLASS[s[j]] & ASCII_LETTER) != 0:
+        out[k] = s[j]
+        k += 1
+        j += 1
+    if j < end and (CLASS[s[j]] & (SPACE | PLAIN)) != 0 and (j - i != 3 or s[i] >= 97):
+        if (kind & CODE_FIRST) == 0 or (CLASS[s[i + 1]] & CODE_SECOND) == 0:
+            return j, k
+    return NONE, at
+
+
 @_compiled
 def mask_into(s, begin, end, out):  # type: ignore[no-untyped-def]
     """Mask `s[begin:end]` into `out` from its start; returns the length."""
@@ -626,7 +671,11 @@ def mask_into(s, begin, end, out):  # type: ignore[no-untyped-def]
             out[at] = gap
             at += 1
         gap = 0
-        i, at = _step(s, i, begin, end, out, at)
+        j, at = _common(s, i, s[i - 1] if i > begin else 32, end, out, at)
+        if j != NONE:
+            i = j
+        else:
+            i, at = _step(s, i, begin, end, out, at)
     while at > 0 and (out[at - 1] == 32 or out[at - 1] == 10):
         at -= 1
     return at
