@@ -14,7 +14,7 @@ from schemas.config_index import TABLE as CONFIG_INDEX
 
 def run(context: StageContext) -> None:
     """Index the pending jobs, then match each of them with every job of its model."""
-    classes = classes_from(context.settings.get("key_classes"))
+    classes = classes_from(context.settings)
     jobs = context.read_pending("training_jobs").persist()
     indexed = transform.index_rows(
         jobs,

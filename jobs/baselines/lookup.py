@@ -29,7 +29,7 @@ def of_job(root: str, job_id: str, classes: KeyClasses) -> Match:
     if row["classes"] != classes.version:
         raise FleetdiffError(
             f"{lake.table_path(root, INDEX)}: made with key classes {row['classes']}, asked with {classes.version}; "
-            "give the site's file as --key-classes, or run `fleetdiff baselines --refresh`"
+            "give the site's file as --settings, or run `fleetdiff baselines --refresh`"
         )
     place = [("model_hash", "=", row["model_hash"]), ("must_hash", "=", row["must_hash"]), ("job_id", "=", job_id)]
     this = described_row(listed(lake.rows(root, INDEX, list(HEAVY), place))[0], classes)

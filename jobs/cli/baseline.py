@@ -19,19 +19,20 @@ N_SHOWN = 12
 @click.argument("job", required=False)
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--config", "config", help="A new incident's configuration: job.json, YAML, or a log with an argument block.")
-@click.option("--key-classes", help="The site's own classes of keys (YAML).")
+@click.option("--settings", help="The site's settings (YAML), when the lake was made with them.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-def command(job: str | None, root: str, config: str | None, key_classes: str | None, as_json: bool) -> None:
+def command(job: str | None, root: str, config: str | None, settings: str | None, as_json: bool) -> None:
     """The best matching successful jobs, with every setting that differs.
 
     JOB is a job of the lake; with --config it is looked up for a configuration that is not in the lake.
     """
     from jobs.baselines import lookup
+    from jobs.cli.stages import read_settings
     from jobs.core.key_classes import classes_from
 
     if (job is None) == (config is None):
         raise UsageError("baseline: give either a job or --config FILE")
-    classes = classes_from(key_classes)
+    classes = classes_from(read_settings(settings))
     if config is not None:
         parsed = lookup.read_config(config)
         job, found = parsed.job_id, lookup.of_config(root, parsed, classes)
@@ -61,7 +62,7 @@ def _print_json(job: str | None, found: Match) -> None:
         ],
         "refused": found.refused,
     }
-    click.echo(orjson.dumps(_clean(document), option=orjson.OPT_INDENT_2))
+    click.echo(orjson.dumps(_clean(document), option=orjson.OPT_INDENT_2).decode())
 
 
 def _print_text(job: str, found: Match) -> None:

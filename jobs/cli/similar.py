@@ -25,7 +25,7 @@ def command(job: str, root: str, as_json: bool) -> None:
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps(document(job, found), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(document(job, found), option=orjson.OPT_INDENT_2).decode())
     else:
         _print_text(job, found)
 

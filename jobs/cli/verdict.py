@@ -40,6 +40,6 @@ def command(
     if as_json:
         import orjson
 
-        click.echo(orjson.dumps({**row, "written_at": moment.isoformat().replace("+00:00", "Z")}))
+        click.echo(orjson.dumps({**row, "written_at": moment.isoformat().replace("+00:00", "Z")}).decode())
     else:
         click.echo(f"{job}: {'guess' if guess else 'verified cause'} written: {cause.strip()[:200]}", err=True)

@@ -1,24 +1,20 @@
-"""The key classes in force: the program's own, or those of a site's file."""
+"""The key classes in force: the program's own, or those of a site's settings (`key_classes:` in the settings file)."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from jobs.core.errors import FleetdiffError
 from ml.configs.classes import KeyClasses, SettingsError, default_classes, load
 
-SETTINGS_VARIABLE = "FLEETDIFF_KEY_CLASSES"
 
-
-def classes_from(path: str | None) -> KeyClasses:
-    """The key classes of a site's file (or of the file that the environment names), else the program's own."""
-    path = path or os.environ.get(SETTINGS_VARIABLE)
-    if not path:
+def classes_from(settings: Mapping[str, Any]) -> KeyClasses:
+    """The site's rules before the program's own; raises FleetdiffError when they have the wrong form."""
+    site = settings.get("key_classes")
+    if not site:
         return default_classes()
     try:
-        return load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise FleetdiffError(f"{path}: cannot be read ({error}); give a YAML file as --key-classes") from None
+        return load(site)
     except SettingsError as error:
-        raise FleetdiffError(f"{path}: {error}; see ml/configs/key_classes.yaml for the form") from None
+        raise FleetdiffError(f"settings: key_classes: {error}; see ml/configs/key_classes.yaml for the form") from None

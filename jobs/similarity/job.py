@@ -32,7 +32,7 @@ def run(context: StageContext) -> None:
     pending = context.read_pending("training_jobs").select("job_id")
     context.write("job_similarity", transform.look_alikes(known, pending, schemas["job_similarity"]))
     context.write("failure_families", transform.families(known, context.batch, schemas["failure_families"]))
-    classes = classes_from(context.settings.get("key_classes"))
+    classes = classes_from(context.settings)
     index = context.read("config_index")
     context.write("config_separators", separators.separators(known, index, schemas["config_separators"], classes))
     failed.unpersist()

@@ -136,6 +136,8 @@ def load(site: Mapping[str, Any] | str | None) -> KeyClasses:
 
 
 def _site(site: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    if site is not None and not isinstance(site, str | Mapping):
+        raise SettingsError("must be a mapping of rules, aliases, caps and limits")
     if isinstance(site, str):
         try:
             site = _read(site)

@@ -20,6 +20,7 @@ WEIGHT_BITS = 12
 WEIGHT_SCALE = 128.0
 MAX_WORDS = 64
 LONELY = 0.3
+ROWS_AT_ONCE = 32_768
 FLOOR = 0.2
 
 KIND_WEIGHTS = {
@@ -96,12 +97,21 @@ def scores(own: NDArray[np.int64], tokens: NDArray[np.int64], offsets: NDArray[n
     `tokens[offsets[i]:offsets[i + 1]]` is fingerprint i. Where the two weigh a word differently, the smaller counts as
     shared and the larger as present. Shape: one score a fingerprint, 0 to 1.
     """
-    n = len(offsets) - 1
-    owner = np.repeat(np.arange(n), np.diff(offsets))
     mine = np.sort(own)
-    totals = np.bincount(owner, weight_of(tokens), n)
+    found = [np.zeros(0)]
+    for start in range(0, len(offsets) - 1, ROWS_AT_ONCE):
+        bounds = offsets[start : start + ROWS_AT_ONCE + 1]
+        found.append(_part_scores(mine, tokens[bounds[0] : bounds[-1]], bounds - bounds[0]))
+    return np.concatenate(found)
+
+
+def _part_scores(mine: NDArray[np.int64], tokens: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Scores of one stretch of fingerprints; `mine` is sorted."""
+    n = len(offsets) - 1
     if not len(mine):
         return np.zeros(n)
+    owner = np.repeat(np.arange(n), np.diff(offsets))
+    totals = np.bincount(owner, weight_of(tokens), n)
     keys = mine >> WEIGHT_BITS
     place = np.minimum(np.searchsorted(keys, tokens >> WEIGHT_BITS), len(keys) - 1)
     hit = keys[place] == tokens >> WEIGHT_BITS
