@@ -10,7 +10,7 @@ from typing import Any
 from jobs.reliability.figures import MAX_SOURCES, Figures, Source
 from ml.reliability.intervals import Fault, history, merged
 from ml.reliability.lemons import FEATURES, WINDOW_DAYS, Lemon, NodeRecord, judge
-from ml.reliability.rates import Estimate, rate
+from ml.reliability.rates import Estimate, bootstrap, poisson_interval, quantile_interval, rate, share
 
 DAY_S = 86400.0
 OPENING = frozenset({"link_down", "drain", "lockup", "power"})
@@ -102,71 +102,84 @@ def moment(at: float) -> datetime:
 def machine_figures(
     rows: Sequence[Mapping[str, Any]], faults: Sequence[Fault], window: tuple[float, float]
 ) -> list[dict[str, Any]]:
-    """The fleet's figures about machines: availability, repair times, recurrence, lemons."""
+    """The fleet's figures about machines: failures over work, availability, repair times, recurrence, lemons."""
     figures = Figures()
     if not rows:
         return []
     span = (window[0] / DAY_S, window[1] / DAY_S)
-    found = history(faults, len(rows), span)
     exposure = len(rows) * (span[1] - span[0])
+    every = rate(sum(int(r["n_failures"]) for r in rows), sum(float(r["exposure_days"]) for r in rows))
+    source = Source([str(r["node"]) for r in rows if r["n_failures"]], "reliability_nodes")
+    method = f"Failures that point at a machine, over its work, last {WINDOW_DAYS:g} days; exact Poisson interval."
+    figures.add("failures_per_day_of_work", "per node-day of work", every, source, method)
+    _fault_figures(figures, rows, faults, span, exposure)
+    lemons = Source([str(r["node"]) for r in rows if r["is_lemon"]], "reliability_nodes")
+    method = "Machines with more failures than the rest's rate explains (corrected probability ≤ 0.05), and a feature that fired."
+    n = len(lemons.rows)
+    figures.add(
+        "lemon_nodes",
+        "machines",
+        Estimate(float(n), *poisson_interval(n), n, float(len(rows))),
+        lemons,
+        method,
+        exposure_unit="machines",
+    )
+    return figures.rows
+
+
+def _fault_figures(
+    figures: Figures, rows: Sequence[Mapping[str, Any]], faults: Sequence[Fault], span: tuple[float, float], exposure: float
+) -> None:
+    """Availability, time to repair and recurrence, from fault intervals."""
+    found = history(faults, len(rows), span)
     source = Source(sorted({f.node for f in faults}), "reliability_nodes")
 
-    def add(name: str, unit: str, value: float, method: str) -> None:
-        figures.add(name, unit, Estimate(value, math.nan, math.nan, found.n_faults, exposure), source, method)
+    def add(name: str, unit: str, value: float, interval: tuple[float, float], method: str) -> None:
+        figures.add(name, unit, Estimate(value, *interval, found.n_faults, exposure), source, method)
 
-    every = rate(sum(int(r["n_failures"]) for r in rows), sum(float(r["exposure_days"]) for r in rows))
-    nodes = Source([str(r["node"]) for r in rows if r["n_failures"]], "reliability_nodes")
-    figures.add(
-        "failures_per_day_of_work",
-        "per node-day of work",
-        every,
-        nodes,
-        f"Failures that point at a machine, over its work, last {WINDOW_DAYS:g} days.",
+    low, high = bootstrap([float(r["down_days"]) for r in rows])
+    resampled = "interval by resampling machines"
+    method = f"1 − days in fault over node-days; overlaps merged, open faults last to the window's end; {resampled}."
+    add("availability", "share", found.availability, (1 - high / exposure, 1 - low / exposure), method)
+    add("down_node_days", "node-days", found.down, (low, high), f"Days in fault, overlaps merged; {resampled}.")
+    low, high = poisson_interval(found.n_merged)
+    add(
+        "fault_intervals",
+        "intervals",
+        float(found.n_merged),
+        (low, high),
+        "After merging overlaps; exact Poisson interval.",
     )
-    figures.add(
-        "faults_per_1000_node_days",
-        "per 1,000 node-days",
-        found.faults_per_1000_node_days,
-        source,
-        "Fault intervals that began, exact Poisson interval.",
+    begun = found.faults_per_1000_node_days
+    figures.add("faults_per_1000_node_days", "per 1,000 node-days", begun, source, "Faults that began; exact Poisson interval.")
+    if not found.n_faults:
+        return
+    repairs = [f.end - f.start for f in faults if f.end is not None]
+    ended = "time from a fault's start to its end; open ones are left out"
+    add(
+        "repair_median_days",
+        "days",
+        found.repair_median,
+        quantile_interval(repairs, 0.5),
+        f"Median {ended}; order-statistic interval.",
     )
     add(
-        "availability",
-        "share",
-        found.availability,
-        "1 − days in fault over node-days; overlaps merged, open faults last to the window's end.",
+        "repair_mean_days",
+        "days",
+        found.repair_mean,
+        bootstrap(repairs, [1.0] * len(repairs)),
+        f"Mean {ended}; interval by resampling.",
     )
-    add("down_node_days", "node-days", found.down, "Days in fault, overlaps merged.")
-    add("fault_intervals", "intervals", float(found.n_merged), "Fault intervals after merging overlaps.")
-    if found.n_faults:
-        add(
-            "repair_median_days",
-            "days",
-            found.repair_median,
-            "Median time from a fault's start to its end; faults not yet over are left out.",
-        )
-        add(
-            "repair_mean_days",
-            "days",
-            found.repair_mean,
-            "Mean time from a fault's start to its end; faults not yet over are left out.",
-        )
-        add("repair_p90_days", "days", found.repair_p90, "90th percentile of the time from a fault's start to its end.")
-        add(
-            "recurrence_share_top_5_percent",
-            "share",
-            found.share_of_top,
-            f"Share of faults on the {found.n_top} machines with the most.",
-        )
-        add(
-            "recurrence_share_3_or_more",
-            "share",
-            found.share_of_repeaters,
-            f"Share of faults on the {found.n_repeaters} machines with three or more.",
-        )
-    lemons = [r for r in rows if r["is_lemon"]]
-    named = Source([str(r["node"]) for r in lemons], "reliability_nodes")
-    method = "Machines with more failures than the rest's rate explains (corrected probability ≤ 0.05), and a feature that fired."
-    count = Estimate(float(len(lemons)), math.nan, math.nan, len(lemons), float(len(rows)))
-    figures.add("lemon_nodes", "machines", count, named, method, exposure_unit="machines")
-    return figures.rows
+    add(
+        "repair_p90_days",
+        "days",
+        found.repair_p90,
+        quantile_interval(repairs, 0.9),
+        f"90th percentile of {ended}; order-statistic interval.",
+    )
+    for name, part, said in (
+        ("recurrence_share_top_5_percent", found.share_of_top, f"the {found.n_top} machines with the most"),
+        ("recurrence_share_3_or_more", found.share_of_repeaters, f"the {found.n_repeaters} machines with three or more"),
+    ):
+        of_all = share(round(part * found.n_faults), found.n_faults)
+        add(name, "share", part, (of_all.low, of_all.high), f"Share of faults on {said}; exact binomial interval.")

@@ -170,3 +170,17 @@ def bootstrap(numerators: Sequence[float], denominators: Sequence[float] | None 
         return math.nan, math.nan
     low, high = np.percentile(drawn, [2.5, 97.5])
     return float(low), float(high)
+
+
+def quantile_interval(values: Sequence[float], q: float) -> tuple[float, float]:
+    """The 95 % interval of a quantile from order statistics: no assumption on the distribution. NaN where too few values bound it.
+
+    >>> quantile_interval(list(range(1, 21)), 0.5)
+    (6.0, 15.0)
+    """
+    ordered = sorted(values)
+    n, tail = len(ordered), (1 - CONFIDENCE) / 2
+    if not n:
+        return math.nan, math.nan
+    first, last = int(stats.binom.ppf(tail, n, q)), int(stats.binom.ppf(1 - tail, n, q)) + 1
+    return (float(ordered[first - 1]) if first >= 1 else math.nan), (float(ordered[last - 1]) if last <= n else math.nan)

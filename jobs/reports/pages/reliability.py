@@ -14,9 +14,9 @@ Rows = Sequence[Mapping[str, Any]]
 SECTIONS = (
     (
         "How often jobs fail",
-        "Failures over exposure, with exact Poisson intervals. Runs that were cancelled, pre-empted or timed out count as exposure, "
-        "never as failures. Measured and projected times to failure are two figures: projections assume that every node fails at "
-        "the fleet's rate.",
+        "Failures over exposure, with exact Poisson intervals. Runs that were cancelled, pre-empted or timed out count as exposure,"
+        " never as failures. Measured and projected times to failure are two figures: projections assume that every node fails "
+        "at the fleet's rate.",
         ("failures_per_node_day", "infrastructure_failures_per_node_day", "mttf_h"),
     ),
     (

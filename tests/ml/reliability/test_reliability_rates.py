@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from scipy import stats
 
 from ml.reliability.ettr import expected_ettr, optimal_checkpoint_min
 from ml.reliability.rates import (
+    bootstrap,
     compare,
     corrected,
     excess_p,
@@ -18,6 +20,7 @@ from ml.reliability.rates import (
     poisson_interval,
     projected_mttf,
     projected_mttf_h,
+    quantile_interval,
     rate,
     share,
 )
@@ -124,3 +127,21 @@ def test_correction_is_benjamini_and_hochbergs():
 def test_excess_counts_the_tail():
     assert excess_p(0, 5.0) == 1.0
     assert excess_p(3, 0.5) == pytest.approx(1 - sum(math.exp(-0.5) * 0.5**k / math.factorial(k) for k in range(3)))
+
+
+def test_quantile_intervals_hold_the_quantile_as_often_as_they_say():
+    source = np.random.default_rng(3)
+    held = 0
+    for _ in range(400):
+        low, high = quantile_interval(source.exponential(1.0, 60).tolist(), 0.5)
+        held += low <= math.log(2) <= high
+    assert held >= 400 * 0.93
+    assert math.isnan(quantile_interval([1.0], 0.9)[1])
+
+
+def test_bootstrap_holds_a_mean_and_is_the_same_each_time():
+    values = np.random.default_rng(5).exponential(2.0, 300).tolist()
+    low, high = bootstrap(values, [1.0] * 300)
+    assert low < sum(values) / 300 < high
+    assert (low, high) == bootstrap(values, [1.0] * 300)
+    assert math.isnan(bootstrap([1.0])[0])
