@@ -21,6 +21,8 @@ _NAME = re.compile(
     r"(?P<rank>\d{1,7})(?:\.(?:pkl|pickle|json|bin|dump))?(?:\.(?:gz|zst|xz|bz2))?$",
     re.IGNORECASE,
 )
+_OWN_NAME = re.compile(r"(?:nccl_trace|comm_lib_trace)_rank_|_?dump_", re.IGNORECASE)
+_TOLD_RANK = re.compile(r"rank[_\-.]?(\d{1,7})(?![0-9A-Za-z])", re.IGNORECASE)
 _LEAD = re.compile(
     r"^.*?(?:nccl_trace|comm_lib_trace|fr_trace|flight[_-]?recorder|nccl_dump|_?dump|fr)[_\-.]?(?:rank)?[_\-.]?",
     re.IGNORECASE,
@@ -150,15 +152,19 @@ def group_of(entry: Mapping[str, Any]) -> tuple[str, str]:
 def rank_and_host(name: str) -> tuple[int | None, str | None]:
     """Rank and host in a dump's file name: the last digits are the rank, what stands before them is the host.
 
+    Names that are not PyTorch's own may count something else last: there a number after the word rank goes first.
+
     >>> rank_and_host("nccl_trace_rank_container-node02_5"), rank_and_host("_dump_14"), rank_and_host("x.json")
     ((5, 'container-node02'), (14, None), (None, None))
+    >>> rank_and_host("recorder-rank3-step100.json")
+    (3, None)
     """
     match = _NAME.match(name)
-    if not match:
-        digits = re.search(r"(\d{1,7})(?:\.(?:pkl|pickle|json))?$", name)
-        return (int(digits[1]) if digits else None), None
-    host = _LEAD.sub("", match["lead"]).strip("_-. ")
-    return int(match["rank"]), host or None
+    if match and _OWN_NAME.search(name):
+        host = _LEAD.sub("", match["lead"]).strip("_-. ")
+        return int(match["rank"]), host or None
+    told = _TOLD_RANK.search(name) or re.search(r"(\d{1,7})(?:\.(?:pkl|pickle|json|bin|dump))?$", name)
+    return (int(told[1]) if told else None), None
 
 
 def is_dump_name(name: str) -> bool:
