@@ -8,7 +8,6 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.core.tables import spark_schema
 from jobs.diagnoses.assemble import case_of, diagnosis_row
@@ -58,8 +57,8 @@ def bundles(
 
 def diagnosed(bundled: DataFrame, code_version: str, rules_text: str | None = None) -> DataFrame:
     """Rows of `diagnoses`; `rules_text` holds a site's own cause rules as YAML, they come before ours."""
-    schema = spark_schema(diagnoses.TABLE)
-    return bundled.mapInArrow(_diagnose(to_arrow_schema(schema), code_version, rules_text), schema)
+    schema = pa.schema([pa.field(column.name, column.type) for column in diagnoses.TABLE.columns])
+    return bundled.mapInArrow(_diagnose(schema, code_version, rules_text), spark_schema(diagnoses.TABLE))
 
 
 def _diagnose(

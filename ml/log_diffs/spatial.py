@@ -22,6 +22,8 @@ MIN_FOR_FOREST = 8
 N_TREES = 200
 SEED = 20_230_517
 N_SEPARATING = 5
+USUAL = 2.0
+"""Robust distances up to this are everyday spread."""
 FLOOR = 0.35
 """Scale below which differences of log counts are rounding: half of log(2)."""
 
@@ -66,10 +68,16 @@ def column_distances(counts: Floats) -> Floats:
 
 
 def forest_scores(counts: Floats, seed: int = SEED) -> Floats:
-    """Isolation-forest anomaly of each row in [0, 1], 0.5 is average; a fixed seed, contamination not assumed."""
-    logs = np.log1p(np.asarray(counts, float))
-    forest = IsolationForest(n_estimators=N_TREES, contamination="auto", random_state=seed, n_jobs=1).fit(logs)
-    return np.asarray(-forest.score_samples(logs))
+    """Isolation-forest anomaly of each row in [0, 1], 0.5 is average; a fixed seed, contamination not assumed.
+
+    The forest sees how far each column is off, without the usual spread and without what is small beside the largest
+    difference: it splits columns at random whatever their scale, and would isolate the extremes of noise as readily as
+    a real outlier.
+    """
+    beyond = np.maximum(column_distances(counts) - USUAL, 0.0)
+    beyond = np.where(beyond < 0.25 * beyond.max(), 0.0, beyond) if beyond.size else beyond
+    forest = IsolationForest(n_estimators=N_TREES, contamination="auto", random_state=seed, n_jobs=1).fit(beyond)
+    return np.asarray(-forest.score_samples(beyond))
 
 
 def compare_peers(counts: Floats, may_accuse: Sequence[bool]) -> Comparison:

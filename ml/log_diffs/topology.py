@@ -6,7 +6,6 @@ since 1970, UTC, with node clocks already corrected.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -175,13 +174,11 @@ def where(job: Job, ranks: Sequence[int], nodes: Sequence[str]) -> str:
 
 
 def is_nearly_all(n_with: int, n_peers: int) -> bool:
-    """Whether so many peers show something that it accuses nobody: at least four in five, and all but one of three or four."""
-    if n_peers < 2:
+    """Whether so many peers show something that it accuses nobody: four in five, all but one of four, all of fewer.
+
+    >>> is_nearly_all(63, 64), is_nearly_all(3, 4), is_nearly_all(2, 3)
+    (True, True, False)
+    """
+    if n_peers < 4:
         return n_with >= n_peers
-    return n_with >= max(0.8 * n_peers, min(n_peers - 1, 3))
-
-
-def most_common(values: Iterable[str | None]) -> str | None:
-    """The most frequent value that is not None; ties go to the smaller one."""
-    counts = Counter(value for value in values if value is not None)
-    return min(counts, key=lambda value: (-counts[value], value)) if counts else None
+    return n_with >= min(0.8 * n_peers, n_peers - 1)
