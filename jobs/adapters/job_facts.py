@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from jobs.adapters.job_reader import JobRead
 from jobs.adapters.stamps import from_us, to_us
+from ml.collectives.groups import groups_from_pg_config
 
 FLAGS = (
     "no_record", "missing_job_id", "broken_record", "duplicate_job_id", "bad_time", "inferred_state", "inferred_times", "inferred_nodes",
@@ -118,27 +119,36 @@ def _infer_times(facts: JobFacts, first: datetime | None, last: datetime | None)
         facts.flags.add("inferred_times")
 
 
+def _inferred_ranks(done: JobRead) -> list[dict[str, Any]]:
+    """Ranks with their places as logs, and beside them dumps, name them, in order."""
+    known: dict[int, dict[str, Any]] = {}
+    for row in done.rows.table("placements").to_pylist():
+        known.setdefault(row["rank"], _rank(row["rank"], row["node"], row["local_rank"]))
+    pairs: dict[int, Counter[tuple[str | None, int | None]]] = {}
+    for batch in done.rows.batches("log_records"):
+        part = batch.filter(pc.is_valid(batch["rank"]))
+        counted = pa.table({n: part[n] for n in ("rank", "node", "local_rank")}).group_by(["rank", "node", "local_rank"]).aggregate([([], "count_all")])
+        for row in counted.to_pylist():
+            pairs.setdefault(row["rank"], Counter())[row["node"], row["local_rank"]] += row["count_all"]
+    for rank in sorted(pairs):
+        node, local = max(pairs[rank].items(), key=lambda kv: (kv[0][0] is not None, kv[1], str(kv[0])))[0]
+        known.setdefault(rank, _rank(rank, node, local))
+    for rank, node in _dumped(done).items():
+        known.setdefault(rank, _rank(rank, node, None))
+    return [known[rank] for rank in sorted(known)]
+
+
 def _infer_places(done: JobRead, facts: JobFacts) -> None:
     """Ranks and nodes that the record lacks, as far as lines and paths name them."""
     if not facts.ranks:
-        known: dict[int, dict[str, Any]] = {}
-        for row in done.rows.table("placements").to_pylist():
-            known.setdefault(row["rank"], _rank(row["rank"], row["node"], row["local_rank"]))
-        pairs: dict[int, Counter[tuple[str | None, int | None]]] = {}
-        for batch in done.rows.batches("log_records"):
-            part = batch.filter(pc.is_valid(batch["rank"]))
-            counted = pa.table({n: part[n] for n in ("rank", "node", "local_rank")}).group_by(["rank", "node", "local_rank"]).aggregate([([], "count_all")])
-            for row in counted.to_pylist():
-                pairs.setdefault(row["rank"], Counter())[row["node"], row["local_rank"]] += row["count_all"]
-        for rank in sorted(pairs):
-            node, local = max(pairs[rank].items(), key=lambda kv: (kv[0][0] is not None, kv[1], str(kv[0])))[0]
-            known.setdefault(rank, _rank(rank, node, local))
-        facts.ranks = [known[rank] for rank in sorted(known)]
+        facts.ranks = _inferred_ranks(done)
         if facts.ranks:
             facts.flags.add("inferred_ranks")
     facts.node_of = {r["rank"]: r["node"] for r in facts.ranks}
+    told = _groups_of_dumps(done)
     for row in facts.ranks:
         row["job_id"] = done.job.job_id
+        row["groups"] = row["groups"] or list(told.get(row["rank"], {}).items())
     if not facts.nodes:
         named = {r["node"] for r in facts.ranks if r["node"]} or set().union(*(nodes for _, nodes in facts.seen.values()))
         facts.nodes = sorted(named)
@@ -147,6 +157,28 @@ def _infer_places(done: JobRead, facts: JobFacts) -> None:
     if facts.world_size is None and facts.ranks:
         told = facts.config.get("args.world_size", "") or _told_world_size(done)
         facts.world_size = int(told) if str(told).isdigit() and len(str(told)) < 8 else len(facts.ranks)
+
+
+def _group_rows(done: JobRead) -> list[dict[str, Any]]:
+    """What flight-recorder dumps say of their process groups: rank, node, group, group_ranks."""
+    found = []
+    for batch in done.rows.batches("collectives"):
+        told = batch.filter(pc.less(batch["record_id"], 0)).select(["rank", "node", "group", "group_ranks"])
+        found += told.to_pylist()
+    return found
+
+
+def _dumped(done: JobRead) -> dict[int, str | None]:
+    """Every rank that a dump or its group configuration names, with its node where that is known, in order of rank."""
+    rows = _group_rows(done)
+    nodes: dict[int, str | None] = {rank: None for row in rows for rank in row["group_ranks"] or ()}
+    nodes |= {row["rank"]: row["node"] for row in rows}
+    return dict(sorted(nodes.items()))
+
+
+def _groups_of_dumps(done: JobRead) -> dict[int, dict[str, list[int]]]:
+    """Parallel groups of each rank, from the group configuration of its flight recorder."""
+    return groups_from_pg_config({(row["group"], tuple(row["group_ranks"])) for row in _group_rows(done) if row["group_ranks"]})
 
 
 def _told_world_size(done: JobRead) -> str:
