@@ -21,6 +21,7 @@ Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 MAX_STEPS = 400
 MAX_BARS = 40
 MAX_METRICS = 6
+MAX_ICICLES = 6
 ACCUSED = 0.5
 """Score from which a candidate names a place: weaker ones are told in words, not marked in pictures."""
 
@@ -197,14 +198,20 @@ def metrics(parts: Parts, document: Mapping[str, Any], axis: Axis) -> list[tuple
 
 
 def stacks(parts: Parts, document: Mapping[str, Any]) -> list[tuple[str, Markup]]:
-    """An icicle for each snapshot and process type."""
+    """An icicle for each process type and snapshot; snapshots in which nothing moved share one."""
     _, ranks = suspects(document)
-    by_title: dict[str, list[tuple[Sequence[str], frozenset[int], frozenset[int]]]] = defaultdict(list)
+    by_title: dict[str, list[tuple[tuple[str, ...], frozenset[int], frozenset[int]]]] = defaultdict(list)
     for row in parts["trie"]:
-        by_title[str(row["title"])].append((row["frames"], frozenset(row["has"]), frozenset(row["missing"])))
+        by_title[str(row["title"])].append((tuple(row["frames"]), frozenset(row["has"]), frozenset(row["missing"])))
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for title, paths in by_title.items():
+        kind = title.split(", ")[0]
+        alike.setdefault((kind, tuple(sorted((frames, tuple(sorted(has))) for frames, has, _ in paths))), []).append(title)
     found = []
-    for title, paths in list(by_title.items())[:6]:
-        roots = squeeze(grow(paths[:2000]))
+    for titles in list(alike.values())[:MAX_ICICLES]:
+        roots = squeeze(grow(by_title[titles[0]][:2000]))
+        others = [title.split(", ", 1)[-1] for title in titles[1:]]
+        name = titles[0] + (f" and unchanged in {', '.join(others)}" if others else "")
         if roots:
-            found.append((title, icicle(f"Merged stacks: {title}", roots, frozenset(ranks))))
+            found.append((name, icicle(f"Merged stacks: {name}", roots, frozenset(ranks))))
     return found

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from jobs.reports.svg.canvas import WIDTH, Canvas, ticks
 from jobs.reports.svg.timeline import LEFT, RIGHT, Axis, Span
-from jobs.reports.words import clock, duration, number, percent, utc
+from jobs.reports.words import clock, duration, number, percent, size, utc
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def metric_band(name: str, unit: str, band: Band, axis: Axis, onset: Span | None
     def y(value: float) -> float:
         return base - (value - low) / (high - low) * (base - top)
 
-    said = f"{', '.join(band.suspects) or 'No suspect'} against {band.n_peers} peers, from {number(low)} to {number(high)} {unit}."
+    extent = f"from {_amount(low, unit)} to {_amount(high, unit)} {unit}"
+    said = f"{', '.join(band.suspects) or 'No suspect'} against {band.n_peers} peers, {extent}."
     canvas = Canvas(f"{name}: suspect against peers", said, height)
     if onset:
         canvas.rect(
@@ -88,7 +89,7 @@ def metric_band(name: str, unit: str, band: Band, axis: Axis, onset: Span | None
         )
     for tick in ticks(low, high, 4):
         canvas.line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "grid").text(
-            LEFT - 8, y(tick) + 4, number(tick), css="t mute", anchor="end"
+            LEFT - 8, y(tick) + 4, _amount(tick, unit), css="t mute", anchor="end"
         )
     xs = [axis.x(when) for when in band.times]
     known = [(x, y(a), y(b)) for x, a, b in zip(xs, band.low, band.high) if a is not None and b is not None]
@@ -111,6 +112,12 @@ def metric_band(name: str, unit: str, band: Band, axis: Axis, onset: Span | None
         css="t mute",
     )
     return canvas.markup()
+
+
+def _amount(value: float, unit: str) -> str:
+    """A value on an axis: bytes as kB, MB, GB."""
+    is_bytes = unit.lower().startswith(("byte", "b/s")) or unit == "B"
+    return size(value) if is_bytes and value >= 0 else number(value)
 
 
 def _broken_line(canvas: Canvas, xs: Sequence[float], values: Sequence[float | None], y: object, css: str) -> None:

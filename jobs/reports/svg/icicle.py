@@ -105,7 +105,7 @@ def _draw(canvas: Canvas, frame: Frame, box: tuple[float, float, float], suspect
     tip = f"{frame.name} · has {ranges(frame.has)} · missing {ranges(frame.missing)}"
     canvas.rect(x, y, max(width - 1, 1), ROW - 2, css, tip, 2)
     label = f"{frame.name} @{ranges(frame.has, 4)}" if frame.missing else frame.name
-    room = int((width - 8) / 6.3)
+    room = int((width - 8) / 6.9)
     if room >= 4:
         canvas.text(x + 4, y + 13, label if len(label) <= room else label[: room - 1] + "…", css="t on-hot" if is_hot else "t")
     _draw_all(canvas, frame.children, (x, y + ROW, width), len(frame.has), suspects)
