@@ -6,7 +6,8 @@ The rules speak of kinds of text and of small counts, never of one system's voca
 - numbers at the end of one stem are a variable; two different stems with numbers are words;
 - under one key, `tag="<*>"` makes every other `tag=` a value too, and an empty value is a value;
 - different keys are different;
-- behind a word such as `user` or `host` stands a name, which is a value.
+- behind a word such as `user` or `host` stands a name, which is a value;
+- a unit belongs to the number before it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,21 @@ CAPITALS_FACTOR = 3
 NAME_NOUNS = frozenset(("user", "username", "users", "account", "host", "hostname", "node", "machine"))
 
 
+UNITS = frozenset(
+    "b kb mb gb tb pb kib mib gib tib bytes kbytes mbytes k m g t ns us µs ms msec msecs s sec secs second seconds min mins minute"
+    " minutes h hr hrs hour hours day days".split()
+)
+"""Units change with the size of the number before them: with it they are one value."""
+
+
+def are_units(values: set[str], previous: str | None) -> bool:
+    """Whether all values are units, glued to a masked number or behind one."""
+    bare = {value.strip(".,;:()[]") for value in values}
+    if all(text.startswith(WILDCARD) for text in bare):
+        return all(text[len(WILDCARD) :].lower() in UNITS for text in bare)
+    return previous is not None and previous.endswith(WILDCARD) and all(text.lower() in UNITS for text in bare)
+
+
 def is_name_position(previous: str | None) -> bool:
     """Whether the token before announces a name."""
     return previous is not None and previous.strip(EDGES).lower() in NAME_NOUNS
@@ -48,7 +64,7 @@ def parts_of(values: set[str], previous: str | None, max_words: int = MAX_WORDS)
     >>> parts_of({"blk_<*>", "job.a.b"}, None) == [{"blk_<*>", "job.a.b"}]
     True
     """
-    if len(values) < 2 or is_name_position(previous):
+    if len(values) < 2 or is_name_position(previous) or are_units(values, previous):
         return [values]
     by_key: dict[str, set[str]] = defaultdict(set)
     for value in values:

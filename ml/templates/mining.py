@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from drain3.drain import Drain
 
-from ml.templates.columns import MAX_WORDS, fits, is_name_position, parts_of
+from ml.templates.columns import MAX_WORDS, fits, parts_of
 from ml.templates.tokens import ANY, MAX_TOKENS, WILDCARD, has_letters, joined, pattern_of, row_of, tokens_of
 
 Row = tuple[str, ...]
@@ -159,7 +159,7 @@ def has_word(token: str) -> bool:
 def _merge_alike(current: dict[Row, list[Row]], alike: list[Row], position: int, max_words: int) -> bool:
     values = {template[position]: template for template in alike}
     previous = alike[0][position - 1] if position else None
-    parts = [set(values)] if is_name_position(previous) else parts_of(set(values), None, max_words)
+    parts = parts_of(set(values), previous, max_words)
     is_changed = False
     for part in parts:
         if len(part) < 2:
