@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+LARGE = 64
+"""Ranks from which a group of all of them is not written out for each."""
+
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("world", re.compile(r"^(?:default_pg|world|global)$")),
     ("ep", re.compile(r"^expert_model_parallel|^(?:mesh_)?ep$")),
@@ -34,17 +37,20 @@ def group_kind(description: str) -> str:
 def groups_from_pg_config(groups: Iterable[tuple[str, Iterable[int]]]) -> dict[int, dict[str, list[int]]]:
     """The parallel groups of each rank, as `ranks.groups` holds them, from pairs of description (or name) and ranks.
 
-    A label is a name, a description, or both with a space between, as in `collectives.group`. Groups of one rank say
-    nothing and are left out; where a rank is in several groups of one kind the first in order of their labels counts.
+    A label is a name, a description, or both with a space between, as in `collectives.group`. Groups of one rank and the
+    world say nothing and are left out, and in large jobs all groups of every rank: written for each rank they would grow
+    with the square of the ranks. Of several groups of one kind that a rank is in, the first in order of labels counts.
 
         >>> groups_from_pg_config([("35 TENSOR_MODEL_PARALLEL_GROUP", [0, 1]), ("0 default_pg", [0, 1])])[0]
-        {'tp': [0, 1], 'world': [0, 1]}
+        {'tp': [0, 1]}
     """
     found: dict[int, dict[str, list[int]]] = {}
     pairs = {(label, tuple(dict.fromkeys(ranks))) for label, ranks in groups}
+    n_ranks = len({rank for _, ranks in pairs for rank in ranks})
     for label, ranks in sorted(pairs, key=lambda pair: (_number(pair[0]), pair)):
         kind = group_kind(_description(label))
-        for rank in ranks if len(ranks) > 1 else ():
+        is_everyone = kind == "world" or (len(ranks) == n_ranks and n_ranks > LARGE)
+        for rank in ranks if len(ranks) > 1 and not is_everyone else ():
             found.setdefault(rank, {}).setdefault(kind, sorted(ranks))
     return {rank: dict(sorted(kinds.items())) for rank, kinds in sorted(found.items())}
 

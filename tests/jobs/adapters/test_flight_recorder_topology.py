@@ -29,9 +29,9 @@ def ranks_of(folder: Path) -> dict[int, tuple[str | None, dict[str, list[int]]]]
 def test_ranks_nodes_and_groups_come_from_the_dumps_where_the_record_is_silent(tmp_path: Path) -> None:
     write_job(tmp_path / "j", {}, [0, 1, 2])
     found = ranks_of(tmp_path / "j")
-    assert found[0] == ("gpu0", {"tp": [0, 1], "world": [0, 1, 2, 3]})
-    assert found[2] == ("gpu1", {"tp": [2, 3], "world": [0, 1, 2, 3]})
-    assert found[3] == (None, {"tp": [2, 3], "world": [0, 1, 2, 3]})  # left no dump, but its peers' groups name it
+    assert found[0] == ("gpu0", {"tp": [0, 1]})
+    assert found[2] == ("gpu1", {"tp": [2, 3]})
+    assert found[3] == (None, {"tp": [2, 3]})  # left no dump, but its peers' groups name it
 
 
 def test_what_the_record_says_stays(tmp_path: Path) -> None:
@@ -39,4 +39,4 @@ def test_what_the_record_says_stays(tmp_path: Path) -> None:
     write_job(tmp_path / "j", {"ranks": ranks}, [0, 1, 2, 3])
     found = ranks_of(tmp_path / "j")
     assert found[0] == ("n0", {"mine": [0, 1]})
-    assert found[1] == ("n1", {"tp": [0, 1], "world": [0, 1, 2, 3]})
+    assert found[1] == ("n1", {"tp": [0, 1]})

@@ -75,8 +75,8 @@ def test_groups_of_the_configuration_become_each_ranks_parallel_groups() -> None
         ("1 DATA_PARALLEL_GROUP_WITH_CP", [0, 2]), ("96 EXPERT_DATA_PARALLEL_GROUP", [0]), ("44 EMBEDDING_GROUP", [0, 3]),
     ]  # fmt: skip
     found = groups_from_pg_config(groups)
-    assert found[0] == {"dp": [0, 2], "embedding": [0, 3], "tp": [0, 1], "world": [0, 1, 2, 3]}
-    assert found[3] == {"embedding": [0, 3], "tp": [2, 3], "world": [0, 1, 2, 3]}
+    assert found[0] == {"dp": [0, 2], "embedding": [0, 3], "tp": [0, 1]}
+    assert found[3] == {"embedding": [0, 3], "tp": [2, 3]}
 
 
 def test_the_smallest_group_with_all_outliers_is_found() -> None:
