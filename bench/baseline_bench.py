@@ -32,8 +32,8 @@ from ml.similarity.fingerprint import pack
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS_A_FILE = 8192
-MADE_SINGLY = 100_000
-"""Above this many jobs each configuration is repeated, so that building a lake does not take hours."""
+MADE_SINGLY = 50_000
+"""Of a million jobs, so many have a configuration of their own, repeated twenty times: building takes minutes, not hours."""
 SYMPTOMS = ("crash", "hang", "oom", "comm_timeout", "loss_nonfinite")
 
 
@@ -91,7 +91,7 @@ def build(root: Path, n_jobs: int, n_keys: int, seed: int) -> None:
     schema = lake.arrow_schema("config_index")
     waiting: list[pa.Table] = []
     n_waiting = 0
-    n_repeats = max(1, n_jobs // MADE_SINGLY)
+    n_repeats = n_jobs // MADE_SINGLY if n_jobs > 2 * MADE_SINGLY else 1
     for rows in sorted_by_hash(n_jobs // n_repeats, n_keys, seed):
         waiting.append(repeated(pa.Table.from_pylist(rows, schema=schema), n_repeats))
         n_waiting += len(waiting[-1])
@@ -205,7 +205,7 @@ def main() -> None:
 
 def one_size(root: Path, n_jobs: int, given: argparse.Namespace) -> str:
     """The measured cells of one size."""
-    n_repeats = max(1, n_jobs // MADE_SINGLY)
+    n_repeats = n_jobs // MADE_SINGLY if n_jobs > 2 * MADE_SINGLY else 1
     asked = f"job-{n_jobs // n_repeats // 2:07d}" + ("-0" if n_repeats > 1 else "")
     own = [sys.executable, "-m", "jobs", "baseline", asked, "--lake", str(root), "--json"]
     seconds, peak, said = measured(own, given.runs)

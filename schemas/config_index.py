@@ -17,6 +17,7 @@ TABLE = Table(
         Column("model_hash", pa.int64(), "hash of the settings that name the model; 0 when none does", nullable=False),
         Column("must_hash", pa.int64(), "hash of the declared settings that must match; 0 without a model", nullable=False),
         Column("full_must_hash", pa.int64(), "the same with the framework's argument block", nullable=False),
+        Column("block_hash", pa.int64(), "hash of what must match as the block states it; 0 when it names no model", nullable=False),
         Column("speed_hash", pa.int64(), "hash of the settings that make the speed: peers share it", nullable=False),
         Column("has_block", pa.bool_(), "a framework's argument block is part of the configuration", nullable=False),
         Column("is_success", pa.bool_(), "scheduler and exit codes say that it went well", nullable=False),

@@ -17,7 +17,7 @@ from ml.configs.shortlist import Bucket
 
 PLANNED = "hyperparameters.iters"
 LIGHT = (
-    "job_id", "model_hash", "must_hash", "full_must_hash", "speed_hash", "has_block", "is_success", "disqualified",
+    "job_id", "model_hash", "must_hash", "full_must_hash", "block_hash", "speed_hash", "has_block", "is_success", "disqualified",
     "lineage", "ended_at", "n_ranks", "n_planned", "step_time_s", "duration_s", "pairs",
 )  # fmt: skip
 """The columns that a shortlist needs: all but the configuration's text."""
@@ -54,6 +54,7 @@ def index_row(job: Mapping[str, Any], classes: KeyClasses) -> dict[str, Any]:
         "model_hash": described.model_hash,
         "must_hash": described.must_hash,
         "full_must_hash": described.full_must_hash,
+        "block_hash": described.block_hash,
         "speed_hash": described.speed_hash,
         "has_block": described.has_block,
         "is_success": is_success(outcome),
@@ -92,6 +93,7 @@ def bucket_of(rows: pa.Table) -> Bucket:
         lineages=rows["lineage"].to_pylist(),
         must_hash=_whole(rows["must_hash"]),
         full_must_hash=_whole(rows["full_must_hash"]),
+        block_hash=_whole(rows["block_hash"]),
         speed_hash=_whole(rows["speed_hash"]),
         has_block=_flags(rows["has_block"]),
         is_success=_flags(rows["is_success"]),

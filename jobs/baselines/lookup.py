@@ -75,11 +75,20 @@ def match(root: str, this: Described, job_id: str | None, classes: KeyClasses) -
     if not this.is_identified:
         return decide(this, [], [], Tried(), classes)
     same: Filters = [("model_hash", "=", this.model_hash), ("must_hash", "=", this.must_hash)]
+    if this.is_block_only:
+        same = _beside_block(root, this) or same
     chosen, kept, _ = _shortlisted(root, this, job_id, same, classes)
     near: list[Any] = []
     if not kept and not chosen.out and not chosen.n_matching:
-        _, _, near = _shortlisted(root, this, job_id, same[:1], classes)
+        _, _, near = _shortlisted(root, this, job_id, [("model_hash", "=", this.model_hash)], classes)
     return decide(this, kept, near, Tried(chosen.n_matching, chosen.n_successful, chosen.out), classes)
+
+
+def _beside_block(root: str, this: Described) -> Filters:
+    """Where jobs lie whose argument block states what this one's states, whatever their job.json adds."""
+    found = lake.rows(root, INDEX, ["model_hash", "must_hash"], [("block_hash", "=", this.block_hash)])
+    models, musts = (sorted(set(found[name].to_pylist())) for name in ("model_hash", "must_hash"))
+    return [("model_hash", "in", models), ("must_hash", "in", musts)] if models else []
 
 
 def _shortlisted(

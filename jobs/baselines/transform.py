@@ -90,6 +90,7 @@ class _Row:
 
     must_hash: int
     full_must_hash: int
+    block_hash: int
     has_block: bool
     pairs: list[int]
 
@@ -115,8 +116,8 @@ def _shortlister(classes: KeyClasses) -> Callable[[pa.Table], pa.Table]:
         found = []
         for row in pc.indices_nonzero(pc.fill_null(rows["is_pending"], False)).to_pylist():
             this = _Row(
-                int(bucket.must_hash[row]), int(bucket.full_must_hash[row]), bool(bucket.has_block[row]),
-                bucket.pairs[bucket.offsets[row] : bucket.offsets[row + 1]].tolist(),
+                int(bucket.must_hash[row]), int(bucket.full_must_hash[row]), int(bucket.block_hash[row]),
+                bool(bucket.has_block[row]), bucket.pairs[bucket.offsets[row] : bucket.offsets[row + 1]].tolist(),
             )  # fmt: skip
             chosen = shortlist(this, row, bucket, fit, classes, N_KEPT_EACH)
             tried = {

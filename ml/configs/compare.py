@@ -67,7 +67,6 @@ def compare(this: Described, other: Described, classes: KeyClasses) -> Compariso
     never made good by many settings that agree. The formula is our own.
     """
     ratio = scale_ratio(this, other)
-    is_one_sided = this.has_block != other.has_block
     differences: list[Difference] = []
     total, n_unknown = MAX_SCALE_COST, 0
     for name in sorted(this.items.keys() | other.items.keys()):
@@ -77,8 +76,7 @@ def compare(this: Described, other: Described, classes: KeyClasses) -> Compariso
         total += shown.rule.weight if shown.rule.costs else 0.0
         if mine and theirs and mine.value == theirs.value:
             continue
-        is_lacking = mine is None or theirs is None
-        if is_lacking and (name in SCALE_KEYS or (is_one_sided and _is_of_block(name, this, other))):
+        if (mine is None or theirs is None) and _is_unknown(name, *((this, other) if mine else (other, this))):
             n_unknown += 1
             continue
         differences.append(_difference(name, mine, theirs, ratio))
@@ -100,10 +98,17 @@ def scale_ratio(this: Described, other: Described) -> float | None:
     return None
 
 
-def _is_of_block(name: str, this: Described, other: Described) -> bool:
-    """Whether a key that one side lacks comes from the argument block that only the other side printed."""
-    holder = this if name in this.items else other
-    return holder.has_block and name not in holder.declared
+def _is_unknown(name: str, holder: Described, lacking: Described) -> bool:
+    """Whether the side that lacks a key may well have it, unseen.
+
+    A job's own size may not have been recorded; a job that died early printed no argument block; of a new incident
+    there may be nothing but the block.
+    """
+    if name in SCALE_KEYS:
+        return True
+    if not lacking.has_block:
+        return name in holder.printed and name not in holder.declared
+    return lacking.is_block_only and not holder.is_block_only and name in holder.declared
 
 
 def _difference(name: str, mine: Item | None, theirs: Item | None, ratio: float | None) -> Difference:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from ml.configs.classes import FREE, KeyClass, KeyClasses, Rule
-from ml.configs.normalise import MAX_VALUE_LENGTH, is_run_specific, normal_key, normal_value
+from ml.configs.normalise import BLOCK, MAX_VALUE_LENGTH, is_run_specific, normal_key, normal_value
 
 SCALE_KEYS = ("world_size", "n_nodes", "n_gpus")
 KEY_BITS, GROUP_BITS, WEIGHT_BITS, VALUE_BITS = 28, 4, 4, 27
@@ -35,12 +35,13 @@ class Item:
 class Described:
     """A configuration by canonical key, and whether a framework's argument block is part of it.
 
-    `declared` are the keys that were set outside that block (in job.json): all of them when there is no block.
+    `declared` are the keys that were set outside that block (in job.json), `printed` those that the block states.
     """
 
     items: Mapping[str, Item]
     has_block: bool
     declared: frozenset[str] = field(default_factory=frozenset)
+    printed: frozenset[str] = field(default_factory=frozenset)
 
     @cached_property
     def must(self) -> dict[str, str]:
@@ -82,6 +83,20 @@ class Described:
         return _hash_of(self.must)
 
     @cached_property
+    def block_hash(self) -> int:
+        """Hash of what must match as the argument block states it; 0 when the block does not name the model.
+
+        By it the block alone, taken from a new incident's log, finds jobs that have both a block and a job.json.
+        """
+        must = {key: value for key, value in self.must.items() if key in self.printed}
+        return _hash_of(must) if self._identity(must) else 0
+
+    @property
+    def is_block_only(self) -> bool:
+        """Whether only the argument block names the model."""
+        return self.block_hash != 0 and self.block_hash == self.must_hash
+
+    @cached_property
     def speed_hash(self) -> int:
         """Hash of what makes the speed: peers for "much slower" share it."""
         return _hash_of({key: item.value for key, item in sorted(self.items.items()) if item.rule.is_speed})
@@ -114,33 +129,39 @@ def describe(
     three settings beside, and `is_by_name` caps the score.
     """
     sizes = {"world_size": world_size, "n_nodes": n_nodes, "n_gpus": n_gpus}
-    written = {str(key): value for key, value in config.items() if value is not None}
-    n_plain = sum("." not in key for key in written)
-    has_block = n_plain >= classes.limit("block_keys")
+    written = {str(key): str(value) for key, value in config.items() if value is not None}
+    is_printed = _block_test(written, classes)
     items: dict[str, Item] = {}
     declared: set[str] = set()
-    for key in sorted(written, key=lambda key: (-min(key.count("."), 1), key)):
-        common, item = _item(key, str(written[key]), classes)
+    printed: set[str] = set()
+    for key in sorted(written, key=lambda key: (is_printed(key), -min(key.count("."), 1), key)):
+        common, item = _item(key, written[key], classes)
         if item is None:
             continue
-        if common in items:
-            if items[common].value == item.value:
-                continue
+        is_block = is_printed(key) and not (item.rule.is_declared and not key.startswith(BLOCK))
+        if common in items and items[common].value != item.value:
             common = normal_key(key)
             item = Item(item.key, item.text, item.value, classes.rule(common))
         items.setdefault(common, item)
-        if "." in key or not has_block or item.rule.is_declared:
-            declared.add(common)
+        (printed if is_block else declared).add(common)
     for measure, size in sizes.items():
         if size is not None and measure not in items:
             items[measure] = Item(measure, str(size), str(size), classes.rule(measure))
-            declared.add(measure)
-    described = Described(items, has_block, frozenset(declared))
+    described = Described(items, bool(printed), frozenset(declared), frozenset(printed))
     if name and not described.is_identified and sum(item.rule.costs for item in items.values()) >= MIN_SETTINGS_BESIDE_NAME:
         family = f"{user or ''}/{name_family(name)}"
         items = {**items, NAME_KEY: Item("name", name, family, _BY_NAME)}
-        return Described(items, has_block, frozenset({*declared, NAME_KEY}))
+        return Described(items, bool(printed), frozenset({*declared, NAME_KEY}), frozenset(printed))
     return described
+
+
+def _block_test(written: Mapping[str, str], classes: KeyClasses) -> Callable[[str], bool]:
+    """Which keys an argument block printed: those marked so; where none is, the undotted ones when they are many."""
+    if any(key.startswith(BLOCK) for key in written):
+        return lambda key: key.startswith(BLOCK)
+    if sum("." not in key for key in written) >= classes.limit("block_keys"):
+        return lambda key: "." not in key
+    return lambda key: False
 
 
 def name_family(name: str) -> str:

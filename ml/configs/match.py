@@ -64,7 +64,8 @@ def decide(
         return Match((), "nothing is known of its configuration")
     if not this.is_identified:
         return Match((), "its configuration does not name a model (a key such as model.*, num_layers or hidden_size)")
-    compared = [(candidate, compare(this, candidate.described, classes)) for candidate in kept]
+    # Of the near ones some lack only what this job does not say either: these are comparable after all.
+    compared = [(candidate, compare(this, candidate.described, classes)) for candidate in [*kept, *near]]
     compared.sort(key=_order)
     chosen: list[Baseline] = []
     lineages: set[str] = set()
@@ -74,7 +75,7 @@ def decide(
             chosen.append(_baseline(candidate, comparison))
     if chosen:
         return Match(tuple(chosen), None)
-    return Match((), _why(this, compared, near, tried, classes))
+    return Match((), _why(compared, bool(kept), bool(near), tried))
 
 
 def _order(entry: tuple[Candidate, Comparison]) -> tuple[float, int, int, str]:
@@ -89,15 +90,9 @@ def _baseline(candidate: Candidate, comparison: Comparison) -> Baseline:
     )
 
 
-def _why(
-    this: Described,
-    compared: Sequence[tuple[Candidate, Comparison]],
-    near: Sequence[Candidate],
-    tried: Tried,
-    classes: KeyClasses,
-) -> str:
+def _why(compared: Sequence[tuple[Candidate, Comparison]], kept: bool, near: bool, tried: Tried) -> str:
     """Why there is no baseline: the first that applies of too different, none qualifies, none succeeded, none matches."""
-    if compared:
+    if kept:
         candidate, comparison = compared[0]
         return refusal(candidate.job_id, comparison.obstacles, sentence(comparison))
     if tried.out:
@@ -107,10 +102,8 @@ def _why(
     if tried.n_matching:
         return refusal(None, [f"{tried.n_matching} jobs match, and none of them succeeded"])
     if near:
-        nearest = [(candidate, compare(this, candidate.described, classes)) for candidate in near]
-        candidate, comparison = min(nearest, key=lambda entry: (_n_must(entry[1]), *_order(entry)))
-        reasons = comparison.obstacles or (f"{candidate.job_id} differs in what must match",)
-        return refusal(candidate.job_id, reasons, sentence(comparison))
+        candidate, comparison = min(compared, key=lambda entry: (_n_must(entry[1]), *_order(entry)))
+        return refusal(candidate.job_id, comparison.obstacles, sentence(comparison))
     return refusal(None, ["no other job has the same model, framework, entry point and parallel layout"])
 
 

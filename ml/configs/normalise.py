@@ -12,6 +12,9 @@ from functools import lru_cache
 
 MAX_KEY_LENGTH = 300
 MAX_VALUE_LENGTH = 4000
+BLOCK = "args."
+"""In front of keys that a log printed: a framework's argument block, MLLOG lines."""
+FRAMES = (BLOCK, "config.", "cfg.", "arguments.", "mllog.")
 
 _BOOLEANS = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
 _ABSENT = frozenset({"", "null", "none", "~", "unset", "undefined", "<null>", "n/a"})
@@ -44,9 +47,9 @@ def normal_key(key: str) -> str:
     'tensor_model_parallel_size'
     """
     short = key.strip().lstrip("-").lower().replace("-", "_").replace("/", ".")[:MAX_KEY_LENGTH]
-    for frame in ("config.", "args.", "cfg.", "arguments."):
+    for frame in FRAMES:
         if short.startswith(frame) and len(short) > len(frame):
-            return short[len(frame) :]
+            short = short[len(frame) :]
     return short
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from ml.configs.normalise import BLOCK
+
 MAX_BYTES = 64 * 1024 * 1024
 MAX_KEYS = 20_000
 MAX_DEPTH = 40
@@ -22,7 +24,6 @@ MAX_LIST_TEXT = 4000
 _ARGUMENT = re.compile(r"(?:^|[\s:|\]])([A-Za-z_][A-Za-z0-9_]{0,120}) \.{3,200} ?(.*)\Z")
 _PAIR = re.compile(r"\s*(?:--)?([A-Za-z_][A-Za-z0-9_.\-]{0,120})\s*[=:]\s*(\S.*)\Z")
 _MLLOG = re.compile(r":::MLLOG (\{.*)\Z")
-_NCCL = re.compile(r"NCCL version (\d[\w.]*)(?:\+cuda(\d[\d.]*))?")
 _JOB_WORDS = frozenset({"job_id", "state", "nodes", "ranks", "world_size", "start_time", "end_time", "submit_time", "config"})
 
 
@@ -50,40 +51,34 @@ def parse_config(text: str) -> ParsedConfig:
     YAML, lines of `key = value`. Raises ConfigError when it is none of them, or says nothing.
 
     >>> parse_config("  num_layers ........ 24\\n  hidden_size ....... 1024").config
-    {'num_layers': '24', 'hidden_size': '1024'}
+    {'args.num_layers': '24', 'args.hidden_size': '1024'}
     """
     if len(text) > MAX_BYTES:
         raise ConfigError(f"larger than {MAX_BYTES // 2**20} MiB")
     bare = text.lstrip("\ufeff \t\r\n")
     if not bare:
         raise ConfigError("empty")
-    if bare[0] in "{[":
+    if bare[0] == "{":
         return _job(_from_json(bare))
     printed = from_log(text)
     if printed:
         return ParsedConfig(printed)
-    return _job(_from_yaml(text))
+    return _job(_from_json(bare) if bare[0] == "[" else _from_yaml(text))
 
 
 def from_log(text: str) -> dict[str, str]:
-    """What a log prints of its configuration: argument blocks, MLLOG settings, the NCCL version; empty when nothing."""
+    """What a log prints of its configuration, each key under `args.`: argument blocks, MLLOG settings; empty when nothing."""
     found: dict[str, str] = {}
     logged: dict[str, set[str]] = {}
     for line in text.splitlines():
         if " ..." in line:
             match = _ARGUMENT.search(line[:2000])
-            if match and len(found) < MAX_KEYS:
-                found.setdefault(match[1], match[2].strip())
+            if match and match[2].strip() and len(found) < MAX_KEYS:
+                found.setdefault(BLOCK + match[1], match[2].strip())
         elif ":::MLLOG" in line:
             _mllog(line[:4000], logged)
-        elif "NCCL version" in line:
-            match = _NCCL.search(line[:2000])
-            if match:
-                found.setdefault("packages.nccl", match[1])
-                if match[2]:
-                    found.setdefault("packages.cuda", match[2])
-    found.update({key: next(iter(values)) for key, values in logged.items() if len(values) == 1 and key not in found})
-    return found if len(found) > 1 or any(not key.startswith("packages.") for key in found) else {}
+    settings = {f"{BLOCK}mllog.{key}": next(iter(values)) for key, values in logged.items() if len(values) == 1}
+    return {**settings, **found}
 
 
 def _mllog(line: str, logged: dict[str, set[str]]) -> None:

@@ -17,7 +17,7 @@ from ml.configs.classes import KeyClasses
 from ml.configs.describe import GROUP_BITS, VALUE_BITS, WEIGHT_BITS, WEIGHT_STEP, hash_group
 
 N_KEPT = 24
-N_NEAR = 3
+N_NEAR = 8
 ROWS_AT_ONCE = 2048
 _KEY_SHIFT = VALUE_BITS + WEIGHT_BITS + GROUP_BITS
 _N_GROUPS = 1 << GROUP_BITS
@@ -36,6 +36,7 @@ class Bucket:
     lineages: list[str]
     must_hash: NDArray[np.int64]
     full_must_hash: NDArray[np.int64]
+    block_hash: NDArray[np.int64]
     speed_hash: NDArray[np.int64]
     has_block: NDArray[np.bool_]
     is_success: NDArray[np.bool_]
@@ -74,6 +75,8 @@ class Comparable(Protocol):
     def must_hash(self) -> int: ...  # noqa: D102
     @property
     def full_must_hash(self) -> int: ...  # noqa: D102
+    @property
+    def block_hash(self) -> int: ...  # noqa: D102
     @property
     def has_block(self) -> bool: ...  # noqa: D102
     @property
@@ -114,6 +117,10 @@ def shortlist(
     same = (bucket.must_hash == this.must_hash) & (
         (bucket.full_must_hash == this.full_must_hash) | (bucket.has_block != this.has_block)
     )
+    if this.block_hash:
+        # One of the two is known by its argument block alone.
+        is_block_only = this.block_hash == this.must_hash
+        same |= (bucket.block_hash == this.block_hash) & ((bucket.block_hash == bucket.must_hash) != is_block_only)
     alone = np.ones(len(bucket), dtype=bool)
     if itself is not None:
         alone[itself] = False

@@ -128,8 +128,13 @@ def test_spellings_of_frameworks_meet_and_the_differing_key_keeps_the_jobs_own_n
     assert [(d.key, d.this, d.baseline) for d in found.differences] == [("lr", "1e-3", "0.002")]
 
 
-def test_a_job_that_died_before_its_argument_block_meets_those_that_printed_it() -> None:
-    block = {f"argument_{n}": str(n) for n in range(30)} | {"num_attention_heads": "16"}
+BLOCK = {f"args.argument_{n}": str(n) for n in range(30)}
+SAID_AGAIN = {"args.num_layers": "24", "args.hidden_size": "1024", "args.lr": "1e-3", "args.num_attention_heads": "16"}
+
+
+@pytest.mark.parametrize("prefix", ["args.", ""])
+def test_a_job_that_died_before_its_argument_block_meets_those_that_printed_it(prefix: str) -> None:
+    block = {key.replace("args.", prefix): value for key, value in {**BLOCK, **SAID_AGAIN}.items()}
     early, full = describe(BASE, CLASSES), describe({**BASE, **block}, CLASSES)
     found = compare(early, full, CLASSES)
     assert early.must_hash == full.must_hash
@@ -139,9 +144,25 @@ def test_a_job_that_died_before_its_argument_block_meets_those_that_printed_it()
 
 
 def test_two_argument_blocks_of_different_models_stay_apart() -> None:
-    one = {**BASE, **{f"argument_{n}": str(n) for n in range(30)}, "num_attention_heads": "16"}
-    other = {**one, "num_attention_heads": "32"}
+    one = {**BASE, **BLOCK, **SAID_AGAIN}
+    other = {**one, "args.num_attention_heads": "32"}
     assert not compare(describe(one, CLASSES), describe(other, CLASSES), CLASSES).is_comparable
+
+
+def test_the_argument_block_alone_meets_jobs_that_have_a_job_json_beside_it() -> None:
+    alone, full = describe({**BLOCK, **SAID_AGAIN, "args.lr": "0.002"}, CLASSES), describe({**BASE, **BLOCK, **SAID_AGAIN}, CLASSES)
+    found = compare(alone, full, CLASSES)
+    assert alone.is_block_only
+    assert not full.is_block_only
+    assert alone.block_hash == full.block_hash != 0
+    assert [(d.key, d.this, d.baseline) for d in found.differences] == [("args.lr", "0.002", "0.001")]
+    assert found.is_comparable
+
+
+def test_the_argument_block_of_another_model_does_not() -> None:
+    alone, full = describe({**BLOCK, **SAID_AGAIN, "args.num_layers": "48"}, CLASSES), describe({**BASE, **BLOCK, **SAID_AGAIN}, CLASSES)
+    assert alone.block_hash != full.block_hash
+    assert not compare(alone, full, CLASSES).is_comparable
 
 
 def test_two_keys_of_one_name_with_different_values_both_count() -> None:

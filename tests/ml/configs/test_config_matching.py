@@ -45,6 +45,7 @@ def bucket_of(jobs: list[Job]) -> Bucket:
         lineages=[job.lineage or job.job_id for job in jobs],
         must_hash=np.array([each.must_hash for each in described]),
         full_must_hash=np.array([each.full_must_hash for each in described]),
+        block_hash=np.array([each.block_hash for each in described]),
         speed_hash=np.array([each.speed_hash for each in described]),
         has_block=np.array([each.has_block for each in described]),
         is_success=np.array([job.is_success for job in jobs]),
@@ -208,11 +209,12 @@ def test_settings_that_all_share_do_not_change_the_shortlist() -> None:
     class Row:
         must_hash: int
         full_must_hash: int
+        block_hash: int
         has_block: bool
         pairs: list[int]
 
     this = jobs[-1].described
-    row = Row(this.must_hash, this.full_must_hash, this.has_block, small.pairs[small.offsets[50] :].tolist())
+    row = Row(this.must_hash, this.full_must_hash, this.block_hash, this.has_block, small.pairs[small.offsets[50] :].tolist())
     assert len(common) > 30
     assert shortlist(row, 50, small, fit, CLASSES) == whole
 
