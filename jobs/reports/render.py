@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from jobs.reports import folder
+from jobs.reports.page import Page
 from jobs.reports.pages.job import job_page
 from jobs.reports.pages.peers import thin
 from jobs.reports.pages.summary import page_key, summary
@@ -82,11 +83,24 @@ def page_writer(target: str, versions: Mapping[str, int], lake: str, n_bins: int
         parts = gather(list(zip(rows["part"].to_pylist(), rows["payload"].to_pylist())), n_bins)
         if not parts.get("job"):
             return _written([], [], [], [])
-        page = job_page(parts, versions, lake)
+        page = drawn(parts, versions, lake)
         n_bytes = folder.write_all(target, page.files())
         return _written([job_id], [page.name], [n_bytes], [time.monotonic() - began])
 
     return write_page
+
+
+def drawn(parts: Mapping[str, Sequence[Mapping[str, Any]]], versions: Mapping[str, int], lake: str) -> Page:
+    """The page of a job; when its pictures cannot be drawn from odd rows, the page without them, which says so.
+
+    One job's odd data must not cost the night its pages.
+    """
+    try:
+        return job_page(parts, versions, lake)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        job = dict(parts["job"][0])
+        job["notes"] = [*(job.get("notes") or []), f"the pictures of this page could not be drawn ({type(error).__name__})"]
+        return job_page({"job": [job], "diagnosis": parts.get("diagnosis") or []}, versions, lake)
 
 
 def _written(ids: list[str], pages: list[str], n_bytes: list[int], seconds: list[float]) -> pa.Table:

@@ -14,6 +14,8 @@ Rows = Sequence[Mapping[str, Any]]
 N_FIRST = 6
 QUALITY = ("n_files", "n_read", "n_kept", "n_quarantined", "n_broken", "n_expectations")
 N_MACHINES = 8
+MAX_ROWS = 4000
+"""Jobs in the list: the newest ingest and its failures first; a page of that many stays below 3 MB."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ def night_page(night: Night) -> Page:
         "first": first,
         "machines": machines,
         "fresh": fresh,
-        "jobs": ordered,
+        "jobs": ordered[:MAX_ROWS],
         "symptoms": Counter(r["symptom"] for r in tonight).most_common(),
         "newest_batch": max((int(r["batch"] or 0) for r in night.jobs), default=0),
         "states": sorted({r["state"] for r in night.jobs}),
-        "n_left_out": night.n_left_out,
+        "n_left_out": night.n_left_out + max(len(ordered) - MAX_ROWS, 0),
         "headline": night_headline(figures),
     }
     data = {

@@ -9,7 +9,7 @@ for (const t of document.querySelectorAll("time[datetime]")) {
 }
 const box = document.getElementById("search");
 if (box) {
-  const rows = Array.from(document.querySelectorAll("#jobs tbody tr"), r => [r, r.textContent.toLowerCase()]);
+  const rows = Array.from(document.querySelectorAll("#jobs tbody tr"), r => [r, (r.textContent + " " + r.dataset.more).toLowerCase()]);
   const said = document.getElementById("found");
   const state = document.getElementById("state");
   const sift = () => {

@@ -216,3 +216,20 @@ def test_pages_are_the_same_bytes_each_time(hang_parts, night_rows):
     assert [p.files() for p in every_page(night_rows, hang_parts)] == [
         p.files() for p in every_page(copy.deepcopy(night_rows), copy.deepcopy(hang_parts))
     ]
+
+
+def test_odd_rows_of_one_job_cost_its_pictures_and_nothing_else(hang_parts):
+    from jobs.reports.render import drawn
+
+    page = drawn({**hang_parts, "trie": [{"title": "t", "frames": None, "has": 3, "missing": None}]}, {}, "L")
+    assert "the pictures of this page could not be drawn (TypeError)" in page.html
+    assert "strongest candidate: node n3" in page.html
+
+
+def test_a_long_list_of_jobs_stays_light(hang_parts):
+    job, document = hang_parts["job"][0], hang_parts["diagnosis"][0]
+    row = summary({**job, "ingest_batch": 1}, document)
+    page = night_page(Night([{**row, "job_id": f"job-{i}", "page": f"job-{i}"} for i in range(5000)]))
+    assert len(page.html.encode()) < 3e6
+    assert "1,000 others are in the lake" in page.html
+    assert len(json.loads(page.json)["jobs"]) == 5000
