@@ -130,7 +130,7 @@ def _fits(rule: Rule, case: Case, symptom: Symptom, origins: list[Finding]) -> b
 def _is_event(finding: Finding, rule: Rule) -> bool:
     if finding.kind != "node_event" or finding.subject not in rule.events:
         return False
-    return not rule.codes or any(f" {code} " in f" {finding.statement} " for code in rule.codes)
+    return not rule.codes or any(re.search(rf"\b{code}\b", finding.statement) for code in rule.codes)
 
 
 def _is_metric(finding: Finding, rule: Rule) -> bool:

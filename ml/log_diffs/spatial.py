@@ -75,7 +75,7 @@ def forest_scores(counts: Floats, seed: int = SEED) -> Floats:
     a real outlier.
     """
     beyond = np.maximum(column_distances(counts) - USUAL, 0.0)
-    beyond = np.where(beyond < 0.25 * beyond.max(), 0.0, beyond) if beyond.size else beyond
+    beyond = np.where(beyond < 0.5 * beyond.max(), 0.0, beyond) if beyond.size else beyond
     forest = IsolationForest(n_estimators=N_TREES, contamination="auto", random_state=seed, n_jobs=1).fit(beyond)
     return np.asarray(-forest.score_samples(beyond))
 
