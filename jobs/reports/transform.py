@@ -74,47 +74,37 @@ def activity_part(log_events: DataFrame, training_jobs: DataFrame) -> DataFrame:
 
 
 def own_time(operations: DataFrame) -> DataFrame:
-    """(job_id, node, rank, step, work_us, wait_us): time in communication, and the rest of the top level, per rank and step.
+    """Time in communication, and the rest of the top level, per rank and step (µs), with the job's first and last step.
 
     Where several profilers saw a job, the most complete one counts: operation time lines, then what-if traces, then Kineto
     (its GPU and collective rows). Communication inside another operation is taken out of that operation.
     """
-    placed = operations.where("rank IS NOT NULL AND kind <> 'step' AND source IS NOT NULL")
     order = F.array_position(F.array(*[F.lit(name) for name in SOURCE_ORDER]), F.col("source"))
-    best = Window.partitionBy("job_id")
-    chosen = (
-        placed.withColumn("source_order", order).withColumn("best", F.min("source_order").over(best)).where("source_order = best")
-    )
-    seen = chosen.where("source <> 'kineto' OR layer IN ('gpu', 'collective')")
+    placed = operations.where("rank IS NOT NULL AND kind <> 'step' AND source IS NOT NULL").withColumn("source_order", order)
+    seen = placed.where("source <> 'kineto' OR layer IN ('gpu', 'collective')")
+    spans = seen.groupBy("job_id", "source_order").agg(F.min("step").alias("first_step"), F.max("step").alias("last_step"))
+    best = spans.groupBy("job_id").agg(F.min(F.struct("source_order", "first_step", "last_step")).alias("best"))
+    chosen = seen.join(F.broadcast(best.select("job_id", "best.*")), ["job_id", "source_order"])
     is_wait = F.col("kind").isin(*COMMUNICATION)
     is_inner = F.col("parent").isNotNull() & (F.col("source") != "kineto")
     work = F.when(is_wait & is_inner, -F.col("duration_us")).when(~is_wait & ~is_inner, F.col("duration_us")).otherwise(0.0)
     wait = F.when(is_wait, F.col("duration_us")).otherwise(0.0)
-    steps = seen.withColumn("work", work).withColumn("wait", wait).groupBy("job_id", "node", "rank", "step")
-    return steps.agg(F.greatest(F.sum("work"), F.lit(0.0)).alias("work_us"), F.sum("wait").alias("wait_us"))
+    steps = chosen.withColumn("work", work).withColumn("wait", wait)
+    return steps.groupBy("job_id", "node", "rank", "step", "first_step", "last_step").agg(
+        F.greatest(F.sum("work"), F.lit(0.0)).alias("work_us"), F.sum("wait").alias("wait_us")
+    )
 
 
 def work_part(operations: DataFrame) -> DataFrame:
     """Working and waiting time of each rank, and its own time in each of at most N_BINS stretches of steps (ms, the longest)."""
-    steps = own_time(operations)
-    job = Window.partitionBy("job_id")
-    spanned = steps.withColumn("first_step", F.min("step").over(job)).withColumn("last_step", F.max("step").over(job))
     width = F.greatest(F.ceil((F.col("last_step") - F.col("first_step") + 1) / N_BINS), F.lit(1))
-    binned = spanned.withColumn("bin", F.floor((F.col("step") - F.col("first_step")) / width).cast("int"))
-    longest = binned.groupBy("job_id", "node", "rank", "bin").agg(
-        F.max(F.col("work_us") / 1000).alias("own_ms"),
-        F.sum("work_us").alias("work_us"),
-        F.sum("wait_us").alias("wait_us"),
-        F.first("first_step").alias("first_step"),
-        F.first("last_step").alias("last_step"),
+    binned = own_time(operations).withColumn("bin", F.floor((F.col("step") - F.col("first_step")) / width).cast("int"))
+    longest = binned.groupBy("job_id", "node", "rank", "first_step", "last_step", "bin").agg(
+        F.max(F.col("work_us") / 1000).alias("own_ms"), F.sum("work_us").alias("work_us"), F.sum("wait_us").alias("wait_us")
     )
     pairs = F.sort_array(F.collect_list(F.when(F.col("bin").isNotNull(), F.struct("bin", "own_ms"))))
-    rows = longest.groupBy("job_id", "node", "rank").agg(
-        F.sum("work_us").alias("work_us"),
-        F.sum("wait_us").alias("wait_us"),
-        pairs.alias("own"),
-        F.first("first_step").alias("first_step"),
-        F.first("last_step").alias("last_step"),
+    rows = longest.groupBy("job_id", "node", "rank", "first_step", "last_step").agg(
+        F.sum("work_us").alias("work_us"), F.sum("wait_us").alias("wait_us"), pairs.alias("own")
     )
     return part(rows, "work", ["node", "rank", "work_us", "wait_us", "own", "first_step", "last_step"])
 
