@@ -8,6 +8,7 @@ Verdicts go to `dq_results`; a broken critical rule stops the stage.
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -22,6 +23,9 @@ from pyspark.sql import functions as F
 from jobs.core.errors import CheckError
 from jobs.core.lake import arrow_schema, table_path
 from schemas.contract import Column, Severity, Table
+
+ONE_AT_A_TIME = threading.RLock()
+"""Great Expectations' context and the table of verdicts are shared by writers in several threads."""
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
@@ -104,8 +108,9 @@ def judge(suite: str, rules: list[Rule], counts: list[int]) -> list[dict[str, An
     expectations = [
         gx.expectations.ExpectColumnMaxToBeBetween(column=rule.name, max_value=0, severity=rule.severity.value) for rule in rules
     ]
-    batch = _context().get_batch(batch_parameters={"dataframe": summary})
-    result = batch.validate(gx.ExpectationSuite(name=suite, expectations=expectations))
+    with ONE_AT_A_TIME:
+        batch = _context().get_batch(batch_parameters={"dataframe": summary})
+        result = batch.validate(gx.ExpectationSuite(name=suite, expectations=expectations))
     success = {each.expectation_config.kwargs["column"]: bool(each.success) for each in result.results}
     return [
         {
@@ -122,10 +127,7 @@ def judge(suite: str, rules: list[Rule], counts: list[int]) -> list[dict[str, An
 
 
 def record(lake: str, suite: str, verdicts: list[dict[str, Any]]) -> None:
-    """Replace the table's verdicts."""
-    write_deltalake(
-        table_path(lake, "dq_results"),
-        pa.Table.from_pylist(verdicts, schema=arrow_schema("dq_results")),
-        mode="overwrite",
-        predicate=f"suite = '{suite}'",
-    )
+    """Replace the table's verdicts. One at a time: two replacements at once would be a conflict."""
+    rows = pa.Table.from_pylist(verdicts, schema=arrow_schema("dq_results"))
+    with ONE_AT_A_TIME:
+        write_deltalake(table_path(lake, "dq_results"), rows, mode="overwrite", predicate=f"suite = '{suite}'")

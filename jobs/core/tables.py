@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +28,10 @@ def spark_schema(table: Table) -> StructType:
 
 
 __all__ = ["Lake", "create_missing", "in_list", "spark_schema", "table_path", "version"]
+
+
+AT_A_TIME = 3
+"""Tables that are written at the same time."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,14 @@ class Lake:
             writer.save(table_path(self.root, name))
         finally:
             projected.unpersist()
+
+
+    def write_all(self, rows: Mapping[str, DataFrame], jobs: Sequence[str] | None = None) -> None:
+        """Write several tables, some at a time: a small write is mostly waiting. The first error is raised after all ended."""
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            started = [pool.submit(self.write, name, table_rows, jobs) for name, table_rows in rows.items()]
+        for each in started:
+            each.result()
 
 
 def in_list(column: str, values: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from schemas import tables
 
 STAGING = "_ingest"
 ORDER = job_tables()
+LAST = ("training_jobs", "ingested_files")
 
 
 def run(context: StageContext) -> None:
@@ -90,11 +91,15 @@ def replace_jobs(context: StageContext, todo: Plan, hashes: dict[str, str], batc
     written = {table for row in summaries for table in row["tables"].split(",") if table}
     check_books(context, staging, written)
     is_known = bool(in_lake & set(done))
-    for table in ORDER:
-        if table in written or is_known or table in ("training_jobs", "ingested_files"):
-            rows = staged(context, staging, table, table in written)
-            has_batch = "ingest_batch" in tables()[table].names
-            context.lake.write(table, with_batch(rows, batch) if has_batch else rows, jobs=done)
+    *facts, jobs, ledger = (table for table in ORDER if table in written or is_known or table in LAST)
+    # What the jobs left may go in at the same time; that they are there is said after it, and the books are closed last.
+    for group in (facts, [jobs], [ledger]):
+        context.lake.write_all({table: batched(staged(context, staging, table, table in written), table, batch) for table in group}, done)
+
+
+def batched(rows: DataFrame, table: str, batch: int) -> DataFrame:
+    """The rows with the number of this ingest where their contract has a place for it."""
+    return with_batch(rows, batch) if "ingest_batch" in tables()[table].names else rows
 
 
 def stage_rows(context: StageContext, todo: Plan, staging: str, hashes: dict[str, str]) -> list[dict[str, str]]:
