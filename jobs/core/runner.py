@@ -42,6 +42,7 @@ class StageContext:
     archive: str | None = None
     report: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    is_refresh: bool = False
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -117,7 +118,7 @@ def run_stage(stage: Stage, lake: Lake, given: Given) -> Ran:
         return Ran(stage.name, time.monotonic() - began, True)
     batch, pending = progress.pending_jobs(lake.root, last.ingest_batch if is_same and last else 0)
     context = StageContext(
-        stage, lake, pending if is_same else None, batch, given.as_of, given.archive, given.report, given.settings
+        stage, lake, pending if is_same else None, batch, given.as_of, given.archive, given.report, given.settings, given.refresh
     )
     importlib.import_module(stage.module).run(context)
     if stage.needs_archive:

@@ -36,7 +36,7 @@ def run(context: StageContext) -> None:
         jobs = plain_lake.rows(context.lake.root, "training_jobs", columns=["job_id", "listing_hash", "job_hash", "ingest_batch"])
         ledger = plain_lake.rows(context.lake.root, "ingested_files", columns=["job_id", "ingest_batch"])
         known = known_jobs(jobs, ledger)
-        is_refresh = bool(context.settings.get("refresh"))
+        is_refresh = context.is_refresh
         todo = plan(find_jobs(context.archive), known, float(context.settings.get("settle_s", SETTLE_S)), is_refresh)
         report_waiting(todo)
         if todo.to_read:
