@@ -82,7 +82,7 @@ def _row(verdict: Lemon, own: Sequence[Fault], span: tuple[float, float]) -> dic
         "failures_per_day": verdict.rate.value if known else None,
         "low": verdict.rate.low if known else None,
         "high": verdict.rate.high if known else None,
-        "features": list(record.features.items()),
+        "features": dict(record.features),
         "fired": list(verdict.fired),
         "p_value": verdict.p_value,
         "q_value": verdict.q_value,

@@ -217,7 +217,7 @@ def fleet_maker(window: tuple[float, float]) -> Callable[[pa.Table], pa.Table]:
         ]
         features = ("excl_jobid_count", "xid_cnt", "tickets", "out_count")
         nodes, faults = node_rows([{**dict.fromkeys(features, 0.0), **m} for m in machines], window)
-        out = [("node", json.dumps(row, default=str)) for row in nodes]
+        out = [("node", json.dumps(row, default=lambda at: at.isoformat())) for row in nodes]
         out += [("figure", json.dumps(row)) for row in machine_figures(nodes, faults, window)]
         return pa.table(
             [[k for k, _ in out], [r for _, r in out]], schema=pa.schema([("kind", pa.string()), ("payload", pa.string())])
