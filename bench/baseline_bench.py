@@ -76,7 +76,7 @@ def generated(n_jobs: int, n_keys: int, seed: int) -> Iterator[list[dict[str, ob
                         "state": "FAILED" if failed else "COMPLETED", "exit_code": int(failed), "node_exit_codes": None,
                         "ended_at": START + timedelta(minutes=job % 500_000), "world_size": size, "n_nodes": size // 8,
                         "n_gpus": size, "lineage_id": f"l{job // 3}", "config": config(model, job, n_keys, random),
-                        "alerts": None, "last_iteration": 100_000, "n_planned": 100_000, "log_every": 10,
+                        "alerts": None, "launcher_alerts": None, "last_iteration": 100_000, "n_planned": 100_000, "log_every": 10,
                         "step_time_s": float(random.normal(2.0, 0.05)), "duration_s": 86_400.0,
                     },
                     classes,

@@ -45,6 +45,7 @@ def index_row(job: Mapping[str, Any], classes: KeyClasses) -> dict[str, Any]:
         exit_code=job["exit_code"],
         node_exit_codes=[code for _, code in job["node_exit_codes"] or ()],
         alerts=job["alerts"] or (),
+        launcher_alerts=job["launcher_alerts"] or (),
         last_iteration=job["last_iteration"],
         n_planned=planned,
         log_every=job["log_every"] or 1,

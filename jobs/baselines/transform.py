@@ -28,10 +28,17 @@ SHORTLISTED = pa.schema(
 )  # fmt: skip
 
 
+LAUNCHER = "launcher"
+
+
 def alerts_by_job(job_templates: DataFrame) -> DataFrame:
-    """Rows `job_id, alerts`: the kinds of alert that each job's logs raise."""
+    """Rows `job_id, alerts, launcher_alerts`: kinds of alert that each job's processes raise, and its launcher alone."""
     raised = job_templates.where(F.col("alert").isNotNull())
-    return raised.groupBy("job_id").agg(F.sort_array(F.collect_set("alert")).alias("alerts"))
+    is_launcher = F.coalesce(F.col("role") == LAUNCHER, F.lit(False))
+    return raised.groupBy("job_id").agg(
+        F.sort_array(F.collect_set(F.when(~is_launcher, F.col("alert")))).alias("alerts"),
+        F.sort_array(F.collect_set(F.when(is_launcher, F.col("alert")))).alias("launcher_alerts"),
+    )
 
 
 def progress_by_job(iterations: DataFrame) -> DataFrame:

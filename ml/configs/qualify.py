@@ -12,12 +12,16 @@ SUCCESS = "COMPLETED"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended, as far as the files say it. Iterations count from 0 or 1; null where unknown."""
+    """How a job ended, as far as the files say it. Iterations count from 0 or 1; null where unknown.
+
+    `launcher_alerts` are those that only the launcher raises, which also complains when its peers leave before it.
+    """
 
     state: str
     exit_code: int | None = None
     node_exit_codes: Sequence[int] = ()
     alerts: Sequence[str] = ()
+    launcher_alerts: Sequence[str] = ()
     last_iteration: int | None = None
     n_planned: int | None = None
     log_every: int = 1
@@ -37,12 +41,13 @@ def disqualified(outcome: Outcome, classes: KeyClasses) -> str:
     """
     if not is_success(outcome):
         return "did not succeed"
-    if outcome.alerts:
-        return "has an alert in its logs: " + ", ".join(sorted(set(outcome.alerts))[:3])
     done, planned = outcome.last_iteration, outcome.n_planned
+    is_complete = None
     if done is not None and planned:
         # An iteration is printed every `log_every` steps, and some count from 0: the last line may lag by as much.
-        reached = done + outcome.log_every + 1
-        if reached <= planned * classes.limit("short_share"):
-            return f"stopped at iteration {done} of {planned}"
-    return ""
+        is_complete = done + outcome.log_every + 1 > planned * classes.limit("short_share")
+    # Once all iterations are done, the launcher's own alert is a farewell: a peer closed the connection first.
+    alerts = [*outcome.alerts, *(() if is_complete else outcome.launcher_alerts)]
+    if alerts:
+        return "has an alert in its logs: " + ", ".join(sorted(set(alerts))[:3])
+    return f"stopped at iteration {done} of {planned}" if is_complete is False else ""

@@ -30,7 +30,7 @@ BASE = {
 def row(job_id: str, config: dict[str, Any], state: str = "COMPLETED", **more: Any) -> dict[str, Any]:
     job = {
         "job_id": job_id, "name": None, "user": None, "state": state, "exit_code": None, "node_exit_codes": None, "ended_at": None,
-        "world_size": None, "n_nodes": None, "n_gpus": None, "lineage_id": None, "config": list(config.items()), "alerts": None,
+        "world_size": None, "n_nodes": None, "n_gpus": None, "lineage_id": None, "config": list(config.items()), "alerts": None, "launcher_alerts": None,
         "last_iteration": None, "n_planned": None, "log_every": None, "step_time_s": None, "duration_s": None,
     }  # fmt: skip
     return index_row({**job, **more}, CLASSES)

@@ -228,6 +228,12 @@ def test_settings_that_all_share_do_not_change_the_shortlist() -> None:
         (Outcome("COMPLETED", 0, last_iteration=90, n_planned=100, log_every=10), ""),  # prints every tenth
         (Outcome("COMPLETED", 0, last_iteration=60, n_planned=120, log_every=5), "stopped at iteration 60 of 120"),
         (Outcome("COMPLETED", 0, alerts=["nccl", "oom"]), "has an alert in its logs: nccl, oom"),
+        (Outcome("COMPLETED", 0, launcher_alerts=["exception"], last_iteration=100, n_planned=100), ""),  # a farewell
+        (Outcome("COMPLETED", 0, launcher_alerts=["exception"]), "has an alert in its logs: exception"),
+        (
+            Outcome("COMPLETED", 0, launcher_alerts=["exception"], last_iteration=50, n_planned=100),
+            "has an alert in its logs: exception",
+        ),
         (Outcome("COMPLETED", 1), "did not succeed"),
         (Outcome("COMPLETED", 0, [0, 9]), "did not succeed"),
         (Outcome("FAILED", 1), "did not succeed"),
