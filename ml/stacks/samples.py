@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,7 +109,34 @@ def snapshots_of(samples: Iterable[Sample], gap_s: float = 2.0) -> list[Snapshot
     for sample in samples:
         tagged.setdefault(sample.snapshot or "", []).append(sample)
     found = [s for tag, members in tagged.items() for s in _moments(tag, members, gap_s)]
-    return sorted(found, key=lambda s: (s.at is None, s.at or 0.0, s.tag))
+    return _joined(sorted(found, key=lambda s: (s.at is None, s.at or 0.0, s.tag)), gap_s)
+
+
+def _joined(snapshots: list[Snapshot], gap_s: float) -> list[Snapshot]:
+    """Neighbours that are of one moment and of different ranks, joined: names that hold the host are no tags of time."""
+    kept: list[Snapshot] = []
+    is_apart = max(Counter(key for s in snapshots for key in s.mains).values(), default=0) <= 1
+    for snapshot in snapshots:
+        last = kept[-1] if kept else None
+        is_near = last is not None and last.at is not None and snapshot.at is not None and snapshot.at - last.at <= gap_s
+        if last is not None and (is_apart or is_near) and not last.mains.keys() & snapshot.mains.keys():
+            kept[-1] = Snapshot(_shared_tag(last.tag, snapshot.tag), (*last.samples, *snapshot.samples))
+        else:
+            kept.append(snapshot)
+    return kept
+
+
+def _shared_tag(a: str, b: str) -> str:
+    """What two tags end in alike.
+
+    >>> _shared_tag("gpu-a_T3", "gpu-b_T3"), _shared_tag("gpu-a", "gpu-b")
+    ('T3', '')
+    """
+    ours, theirs = a.split("_"), b.split("_")
+    n = 0
+    while n < min(len(ours), len(theirs)) and ours[-1 - n] == theirs[-1 - n]:
+        n += 1
+    return "_".join(ours[len(ours) - n :])
 
 
 def _moments(tag: str, members: list[Sample], gap_s: float) -> list[Snapshot]:

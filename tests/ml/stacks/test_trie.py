@@ -105,3 +105,10 @@ def test_boxes_share_the_width_by_their_threads() -> None:
 
 def test_an_empty_trie_is_still_a_picture() -> None:
     assert ET.fromstring(icicle(main_trie(snapshots_of([Sample((), 0)])[0]))) is not None  # noqa: S314
+
+
+def test_names_that_hold_the_host_are_no_snapshots_of_their_own() -> None:
+    two_hosts = [Sample(("f (t:1)",), r, snapshot=f"host{r // 2}") for r in range(4)]
+    assert [(s.tag, len(s.mains)) for s in snapshots_of(two_hosts)] == [("", 4)]
+    timed = [Sample(("f (t:1)",), r, snapshot=f"host{r // 2}_T{n}", at=100.0 + 5 * n + r / 2) for n in (0, 1) for r in range(4)]
+    assert [(s.tag, len(s.mains)) for s in snapshots_of(timed)] == [("T0", 4), ("T1", 4)]
