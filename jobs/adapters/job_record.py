@@ -91,7 +91,12 @@ def flatten(value: Any, prefix: str = "", depth: int = 0) -> dict[str, str]:
         return {}
     if isinstance(value, str):
         return {prefix: value}
-    return {prefix: orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS).decode()}
+    if isinstance(value, float):
+        return {prefix: repr(value)}  # NaN stays NaN
+    try:
+        return {prefix: orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS).decode()}
+    except TypeError:  # YAML anchors may nest a value in itself
+        return {prefix: "<contains itself>"}
 
 
 def parse(name: str, data: bytes) -> JobRecord:

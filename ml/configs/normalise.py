@@ -28,6 +28,7 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,_]\d{3}){1,12}\Z")
 _BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,9})?) ?([KMGTP])(i?)B\Z", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d{1,18}(?:\.\d{1,9})?) ?(us|ms|s|secs?|seconds?|mins?|minutes?|hrs?|h|hours?)\Z", re.IGNORECASE)
 _SECONDS_IN = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_QUOTES = str.maketrans("", "", "\"' \t\n")
 _OWNER = re.compile(r"/(home|users?|scratch|gpfsscratch|lustre|work|workspace|mnt/home|data/users?)/[^/]+(?=/|\Z)", re.IGNORECASE)
 _RUN_PART = re.compile(
     r"\d{4}[-_.]?\d{2}[-_.]?\d{2}([-_.T ]?\d{2}[-_.:]?\d{2}([-_.:]?\d{2})?)?|(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f-]{27}|\d{6,}"
@@ -111,9 +112,9 @@ def _unit(bare: str) -> str | None:
 
 def _kind(bare: str, lowered: str) -> str:
     """Lists, data types, paths; anything else as it stands."""
-    if bare[0] in "[(" and bare[-1] in "])":
-        bare = bare[1:-1]
-        return "[" + ",".join(part.strip().strip("\"'") for part in bare.split(",")) + "]"
+    if bare[0] in "[({" and bare[-1] in "])}":
+        inner = bare[1:-1].translate(_QUOTES)
+        return f"{{{inner}}}" if bare[0] == "{" else f"[{inner}]"
     if lowered.startswith("torch.") and lowered[6:].isalnum():
         return _DTYPES.get(lowered[6:], lowered[6:])
     if lowered in _DTYPES:

@@ -98,7 +98,7 @@ def _mllog(line: str, logged: dict[str, set[str]]) -> None:
 
 
 def flatten(nested: Mapping[str, Any]) -> dict[str, str]:
-    """Nested keys joined by dots, values as text; lists of scalars as `[a, b]`, lists of mappings by position.
+    """Nested keys joined by dots, values as text; lists as JSON.
 
     Raises ConfigError for a nesting that contains itself or is too deep, and for too many keys.
     """
@@ -116,23 +116,29 @@ def _walk(value: Any, path: str, depth: int, above: set[int]) -> Iterator[tuple[
     if isinstance(value, Mapping | list | tuple):
         if id(value) in above:
             raise ConfigError(f"{path or 'the top'} contains itself")
-        entries = _entries(value)
-        if entries is None:
-            yield path, "[" + ", ".join(_text(part) for part in value)[:MAX_LIST_TEXT] + "]"
-            return
-        for key, part in entries:
-            yield from _walk(part, f"{path}.{key}" if path else key, depth + 1, above | {id(value)})
+        inside = above | {id(value)}
+        if isinstance(value, Mapping) and value:
+            for key, part in value.items():
+                yield from _walk(part, f"{path}.{key}" if path else str(key), depth + 1, inside)
+        elif path:
+            yield path, _listed(value, path, depth, inside)[:MAX_LIST_TEXT]
     elif path:
         yield path, _text(value)
 
 
-def _entries(value: Any) -> list[tuple[str, Any]] | None:
-    """Keys and parts of a mapping or of a list of containers; None for a list of scalars."""
+def _listed(value: Any, path: str, depth: int, above: set[int]) -> str:
+    """A list (or an empty mapping) as JSON text with sorted keys."""
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"nested deeper than {MAX_DEPTH} levels")
+    if not isinstance(value, Mapping | list | tuple):
+        return json.dumps(_text(value))
+    parts = list(value.values()) if isinstance(value, Mapping) else list(value)
+    if any(id(part) in above for part in parts):
+        raise ConfigError(f"{path} contains itself")
+    texts = [_listed(part, path, depth + 1, above | {id(part)}) for part in parts]
     if isinstance(value, Mapping):
-        return [(str(key), part) for key, part in value.items()]
-    if any(isinstance(part, Mapping | list | tuple) for part in value):
-        return [(str(place), part) for place, part in enumerate(value)]
-    return None
+        return "{" + ",".join(f"{json.dumps(str(key))}:{text}" for key, text in sorted(zip(value, texts, strict=True))) + "}"
+    return "[" + ",".join(texts) + "]"
 
 
 def _text(value: Any) -> str:
