@@ -37,7 +37,16 @@ def diagnose_file(path: Path) -> tuple[dict[str, Any], Case]:
     packed = bundle(tables, logs, [], Counter())
     rows = diff_rows(packed)
     findings = [{**r, "table": t} for t, part in zip(("log_findings", "node_findings", "onsets"), rows) for r in part]
-    case = case_of({"job": packed["job"], "ranks": packed["ranks"], "findings": findings, "baselines": [], "node_events": [], "has_library": False})
+    case = case_of(
+        {
+            "job": packed["job"],
+            "ranks": packed["ranks"],
+            "findings": findings,
+            "baselines": [],
+            "node_events": [],
+            "has_library": False,
+        }
+    )
     return json.loads(diagnosis_row(case)["document"]), case
 
 
@@ -63,8 +72,27 @@ def main() -> None:
         if label["root_rank_torchelastic"]:
             n_rank += 1
             rank += int(label["root_rank_torchelastic"]) in (ranks or firsts)[:1]
-        if given.misses and (said != label["outcome_auto"] or (label["first_exception"] and kind != label["first_exception"]) or (label["root_rank_torchelastic"] and int(label["root_rank_torchelastic"]) not in (ranks or firsts)[:1])):
-            print(label["file"], "outcome", said, label["outcome_auto"], "raised", kind, kinds[:4], label["first_exception"], "rank", ranks, firsts, label["root_rank_torchelastic"], found["symptom"], found["cause_class"])
+        if given.misses and (
+            said != label["outcome_auto"]
+            or (label["first_exception"] and kind != label["first_exception"])
+            or (label["root_rank_torchelastic"] and int(label["root_rank_torchelastic"]) not in (ranks or firsts)[:1])
+        ):
+            print(
+                label["file"],
+                "outcome",
+                said,
+                label["outcome_auto"],
+                "raised",
+                kind,
+                kinds[:4],
+                label["first_exception"],
+                "rank",
+                ranks,
+                firsts,
+                label["root_rank_torchelastic"],
+                found["symptom"],
+                found["cause_class"],
+            )
     print(f"glm130b: outcome {outcome}/{len(labels)}, first exception {raised}/{n_failed}, first failing rank {rank}/{n_rank}")
     for name, pattern in (("mlperf", "**/*.log"), ("bigscience", "*.out")):
         accused, n = [], 0
@@ -74,7 +102,14 @@ def main() -> None:
             if [c for c in found["candidates"] if c["score"] >= 0.5]:
                 accused.append(path.name)
             if given.misses:
-                print(name, path.name, found["state"], found["symptom"], found["cause_class"], [(c["nodes"], c["ranks"], c["score"]) for c in found["candidates"][:2]])
+                print(
+                    name,
+                    path.name,
+                    found["state"],
+                    found["symptom"],
+                    found["cause_class"],
+                    [(c["nodes"], c["ranks"], c["score"]) for c in found["candidates"][:2]],
+                )
         print(f"{name}: {len(accused)}/{n} accused {accused}")
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import pickle  # noqa: S403 - only files that this program wrote itself, below --cache
+import pickle
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from jobs.diagnoses.assemble import case_of, diagnosis_row
 from jobs.log_diffs.assemble import diff_rows
 from ml.fusion.evaluate import evaluate
-from ml.log_diffs.cross_job import EXPOSURES, job_diff
+from ml.log_diffs.cross_job import job_diff
 from ml.templates.alerts import alerts_of
 from ml.templates.masking import masked_messages
 
@@ -38,7 +38,7 @@ def read(folder: Path, cache: Path | None) -> Tables:
 
     kept = cache / f"{folder.name}.pickle" if cache else None
     if kept and kept.exists():
-        return pickle.loads(kept.read_bytes())  # noqa: S301
+        return pickle.loads(kept.read_bytes())
     tables = read_job(folder)
     if kept:
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -67,10 +67,16 @@ def exposures(tables: Tables) -> dict[str, float]:
     return {"hours": hours * ranks, "ranks": ranks, "iterations": float(last or 0)}
 
 
-def bundle(tables: Tables, logs: pd.DataFrame, baselines: list[tuple[str, Tables, pd.DataFrame]], library: Counter[str]) -> dict[str, Any]:
+def bundle(
+    tables: Tables, logs: pd.DataFrame, baselines: list[tuple[str, Tables, pd.DataFrame]], library: Counter[str]
+) -> dict[str, Any]:
     """What `jobs.log_diffs` bundles in Spark, made here with pandas."""
     counts = Counter(logs["template_id"])
-    diff = job_diff(counts, exposures(tables), [(Counter(b["template_id"]), exposures(t)) for _, t, b in baselines]) if baselines else pd.DataFrame()
+    diff = (
+        job_diff(counts, exposures(tables), [(Counter(b["template_id"]), exposures(t)) for _, t, b in baselines])
+        if baselines
+        else pd.DataFrame()
+    )
     change = dict(zip(diff["template_id"], diff["change"])) if len(diff) else {}
     alert = logs["alert"].notna()
     known = logs["template_id"].map(lambda t: library[t] >= 2 or change.get(t) == "same")
@@ -85,13 +91,21 @@ def bundle(tables: Tables, logs: pd.DataFrame, baselines: list[tuple[str, Tables
         ops = tables["operations"].to_pandas()
         ops = ops[(ops["source"] == "timeline") & ops["step"].notna() & ops["started_us"].notna()]
         ops = ops.assign(started_at=ops["started_us"] / 1e6, ended_at=(ops["started_us"] + ops["duration_us"]) / 1e6)
-        steps = ops.groupby(["rank", "step", "name"], as_index=False).agg(n_calls=("n_calls", "sum"), started_at=("started_at", "min"), ended_at=("ended_at", "max"))
+        steps = ops.groupby(["rank", "step", "name"], as_index=False).agg(
+            n_calls=("n_calls", "sum"), started_at=("started_at", "min"), ended_at=("ended_at", "max")
+        )
     return {
         "job": tables["training_jobs"].to_pylist()[0],
         "ranks": tables["ranks"].to_pylist(),
         "events": records(notable),
         "counts": [
-            {"template_id": k[0], "role": k[1], "node": k[2], "n_events": len(g), "ranks": sorted({int(r) for r in g["rank"].dropna()})}
+            {
+                "template_id": k[0],
+                "role": k[1],
+                "node": k[2],
+                "n_events": len(g),
+                "ranks": sorted({int(r) for r in g["rank"].dropna()}),
+            }
             for k, g in grouped
         ],
         "diffs": diff.to_dict("records") if len(diff) else [],
@@ -117,7 +131,9 @@ def other_findings(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
     return others.findings(tables, peers)
 
 
-def diagnose_all(folders: list[Path], cache: Path | None, *, with_baselines: bool = True, wanted: set[str] | None = None) -> dict[str, dict[str, Any]]:
+def diagnose_all(
+    folders: list[Path], cache: Path | None, *, with_baselines: bool = True, wanted: set[str] | None = None
+) -> dict[str, dict[str, Any]]:
     tables = {f.name: read(f, cache) for f in folders}
     logs = {name: with_templates(t) for name, t in tables.items()}
     facts = {name: t["training_jobs"].to_pylist()[0] for name, t in tables.items()}
@@ -135,10 +151,19 @@ def diagnose_all(folders: list[Path], cache: Path | None, *, with_baselines: boo
         packed = bundle(tables[name], logs[name], [(n, tables[n], logs[n]) for n in base], library)
         rows = diff_rows(packed)
         more = other_findings(tables[name], [tables[n] for n in others])
-        case = case_of({
-            "job": packed["job"], "ranks": packed["ranks"], "findings": [*({**r, "table": t} for t, part in zip(("log_findings", "node_findings", "onsets"), rows) for r in part), *more],
-            "baselines": [{"baseline_job_id": n, "score": 1.0, "differing": []} for n in base], "node_events": tables["node_events"].to_pylist() if "node_events" in tables else [], "has_library": bool(library),
-        })  # fmt: skip
+        case = case_of(
+            {
+                "job": packed["job"],
+                "ranks": packed["ranks"],
+                "findings": [
+                    *({**r, "table": t} for t, part in zip(("log_findings", "node_findings", "onsets"), rows) for r in part),
+                    *more,
+                ],
+                "baselines": [{"baseline_job_id": n, "score": 1.0, "differing": []} for n in base],
+                "node_events": tables["node_events"].to_pylist() if "node_events" in tables else [],
+                "has_library": bool(library),
+            }
+        )
         found[facts[name]["job_id"]] = json.loads(diagnosis_row(case)["document"])
     return found
 
@@ -154,17 +179,24 @@ def main() -> None:
     began = time.monotonic()
     folders = sorted(p for p in (given.data / "archive").iterdir() if p.is_dir())
     found = diagnose_all(folders, given.cache, with_baselines=not given.no_baselines, wanted=set(given.job or ()))
-    truths = [json.loads(p.read_text()) for p in sorted((given.data / "truth").glob("*.json")) if not given.job or p.stem in given.job]
+    truths = [
+        json.loads(p.read_text()) for p in sorted((given.data / "truth").glob("*.json")) if not given.job or p.stem in given.job
+    ]
     if given.json:
         print(json.dumps(found, indent=1))
         return
     figures = evaluate(truths, found)
     fault = {t["job_id"]: t.get("fault") for t in truths}
     for row in figures.pop("jobs"):
-        marks = "".join("-" if row[k] is None else "." if row[k] else "X" for k in ("symptom_right", "node_top1", "node_top3", "rank_top1", "template_top5", "onset_within_5")) + ("F" if row["is_falsely_accusing"] else "")
+        marks = "".join(
+            "-" if row[k] is None else "." if row[k] else "X"
+            for k in ("symptom_right", "node_top1", "node_top3", "rank_top1", "template_top5", "onset_within_5")
+        ) + ("F" if row["is_falsely_accusing"] else "")
         said = found.get(row["job_id"], {})
         top = [(c["nodes"], c["ranks"], c["score"]) for c in said.get("candidates", [])[:3]]
-        print(f"{row['job_id']} {fault[row['job_id']]:<16} {marks:<7} {row['symptom']}({row['true_symptom']}) onset {row['onset_iteration']}({row['true_onset_iteration']}) {said.get('cause_class')} {said.get('spatial_signal')} {top} true {row['true_nodes']} {row['true_ranks']}")
+        print(
+            f"{row['job_id']} {fault[row['job_id']]:<16} {marks:<7} {row['symptom']}({row['true_symptom']}) onset {row['onset_iteration']}({row['true_onset_iteration']}) {said.get('cause_class')} {said.get('spatial_signal')} {top} true {row['true_nodes']} {row['true_ranks']}"
+        )
     for name, value in figures.items():
         print(f"{name:<24} {value['value']}  {value['numerator']}/{value['denominator']}")
     print(f"{time.monotonic() - began:.1f} s")

@@ -139,7 +139,11 @@ def _print_rest(d: dict[str, Any], line: Any) -> None:
     for t in d["templates"][:N_TEMPLATES]:
         known = "known to the fleet" if t["in_library"] else "in baselines" if t["in_baselines"] else "new"
         first = t["example"].strip().splitlines() or [t["template"]]
-        line(f"{t['score']:.2f} {t['alert'] or '-':<10} {t['n_events']}x {known}: {first[-1 if 'Traceback' in first[0] else 0][:200]}", indent=3)
+        told = first[-1] if "Traceback" in first[0] else first[0]
+        line(
+            f"{t['score']:.2f} {t['alert'] or '-':<10} {t['n_events']}x {known}: {told[:200]}",
+            indent=3,
+        )
     if d["missing"]:
         line("")
         line("missing", "bold")

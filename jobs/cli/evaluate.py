@@ -18,7 +18,9 @@ WORST = {"false_accusation_rate", "onset_median_error"}
 @click.command("evaluate")
 @click.option("--truth", "truth", required=True, type=click.Path(path_type=Path), help="Folder of JOB.json files.")
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
-@click.option("--require", "bars", multiple=True, metavar="FIGURE=BAR", help="Fail when a figure is worse than this, e.g. node_top1=0.85.")
+@click.option(
+    "--require", "bars", multiple=True, metavar="FIGURE=BAR", help="Fail when a figure is worse than this, e.g. node_top1=0.85."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def command(truth: Path, root: str, bars: tuple[str, ...], as_json: bool) -> None:
     """Figures over all jobs whose truth is known, each with its numerator and denominator, and a row a job."""
@@ -88,7 +90,15 @@ def _print(figures: dict[str, Any]) -> None:
         marks = ["-" if row[key] is None else "yes" if row[key] else "NO" for key in SCORES]
         onset = f"{row['onset_iteration']} ({row['true_onset_iteration']})" if row["true_onset_iteration"] is not None else "-"
         accused = ", ".join(row["nodes"]) + (" FALSE" if row["is_falsely_accusing"] else "")
-        cells = (row["job_id"], row["symptom"] or "no diagnosis", row["true_symptom"], *marks, accused, ", ".join(row["true_nodes"]), onset)
+        cells = (
+            row["job_id"],
+            row["symptom"] or "no diagnosis",
+            row["true_symptom"],
+            *marks,
+            accused,
+            ", ".join(row["true_nodes"]),
+            onset,
+        )
         table.add_row(*(Text(_plain(c)) for c in cells))
     console = _console()
     console.print(table)

@@ -31,9 +31,9 @@ def number(value: Any) -> int | None:
     return None if value is None or (isinstance(value, float) and not np.isfinite(value)) else int(value)
 
 
-def seconds(at: datetime | pd.Timestamp | None) -> float | None:
-    """Seconds since 1970 of a UTC time; None stays None."""
-    if at is None or at is pd.NaT:
+def seconds(at: datetime | None) -> float | None:
+    """Seconds since 1970 of a UTC time; null stays None."""
+    if at is None or pd.isna(at):
         return None
     return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
@@ -53,21 +53,42 @@ def job_of(row: Mapping[str, Any], ranks: Iterable[Mapping[str, Any]]) -> Job:
         for r in sorted(ranks, key=lambda r: int(r["rank"]))
     )  # fmt: skip
     return Job(
-        str(row["job_id"]), str(row["state"]), number(row.get("exit_code")), {n: number(c) for n, c in pairs(row.get("node_exit_codes"))},
-        seconds(row.get("started_at")), seconds(row.get("ended_at")),
-        tuple(listed(row.get("nodes"))) or tuple(dict.fromkeys(p.node for p in places if p.node)), places, number(row.get("world_size")),
-        {k: float(v) for k, v in pairs(row.get("coverage")) if v is not None}, tuple(listed(row.get("flags"))), tuple(listed(row.get("notes"))),
-    )  # fmt: skip
+        str(row["job_id"]),
+        str(row["state"]),
+        number(row.get("exit_code")),
+        {n: number(c) for n, c in pairs(row.get("node_exit_codes"))},
+        seconds(row.get("started_at")),
+        seconds(row.get("ended_at")),
+        tuple(listed(row.get("nodes"))) or tuple(dict.fromkeys(p.node for p in places if p.node)),
+        places,
+        number(row.get("world_size")),
+        {k: float(v) for k, v in pairs(row.get("coverage")) if v is not None},
+        tuple(listed(row.get("flags"))),
+        tuple(listed(row.get("notes"))),
+    )
 
 
 def finding_of(row: Mapping[str, Any], table: str) -> Finding:
     """A row of a findings table."""
     return Finding(
-        row["source"], row["axis"], row["kind"], row["statement"], float(row["score"]), tuple(str(n) for n in listed(row.get("nodes"))),
-        tuple(int(r) for r in listed(row.get("ranks"))), tuple(str(d) for d in listed(row.get("devices"))), row.get("group_kind"),
-        bool(row["is_echo"]), bool(row["is_global"]), seconds(row.get("at")), number(row.get("iteration")), row.get("phase"), row.get("subject"),
-        tuple((r["file"], number(r.get("line"))) for r in listed(row.get("refs"))), table,
-    )  # fmt: skip
+        row["source"],
+        row["axis"],
+        row["kind"],
+        row["statement"],
+        float(row["score"]),
+        tuple(str(n) for n in listed(row.get("nodes"))),
+        tuple(int(r) for r in listed(row.get("ranks"))),
+        tuple(str(d) for d in listed(row.get("devices"))),
+        row.get("group_kind"),
+        bool(row["is_echo"]),
+        bool(row["is_global"]),
+        seconds(row.get("at")),
+        number(row.get("iteration")),
+        row.get("phase"),
+        row.get("subject"),
+        tuple((r["file"], number(r.get("line"))) for r in listed(row.get("refs"))),
+        table,
+    )
 
 
 def finding_id(job_id: str, finding: Finding) -> str:
@@ -79,12 +100,25 @@ def finding_id(job_id: str, finding: Finding) -> str:
 def finding_row(job_id: str, finding: Finding) -> dict[str, Any]:
     """A row of `FINDING_COLUMNS`."""
     return {
-        "job_id": job_id, "finding_id": finding_id(job_id, finding), "source": finding.source, "axis": finding.axis, "kind": finding.kind,
-        "nodes": list(finding.nodes), "ranks": list(finding.ranks), "devices": list(finding.devices), "group_kind": finding.group_kind,
-        "score": float(min(1.0, max(0.0, finding.score))), "is_echo": finding.is_echo, "is_global": finding.is_global,
-        "at": instant(finding.at), "iteration": finding.iteration, "phase": finding.phase, "statement": finding.statement,
-        "subject": finding.subject, "refs": [{"file": file, "line": line} for file, line in finding.refs],
-    }  # fmt: skip
+        "job_id": job_id,
+        "finding_id": finding_id(job_id, finding),
+        "source": finding.source,
+        "axis": finding.axis,
+        "kind": finding.kind,
+        "nodes": list(finding.nodes),
+        "ranks": list(finding.ranks),
+        "devices": list(finding.devices),
+        "group_kind": finding.group_kind,
+        "score": float(min(1.0, max(0.0, finding.score))),
+        "is_echo": finding.is_echo,
+        "is_global": finding.is_global,
+        "at": instant(finding.at),
+        "iteration": finding.iteration,
+        "phase": finding.phase,
+        "statement": finding.statement,
+        "subject": finding.subject,
+        "refs": [{"file": file, "line": line} for file, line in finding.refs],
+    }
 
 
 def distinct(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def case_of(bundle: Mapping[str, Any]) -> Case:
     findings = [finding_of(r, r["table"]) for r in rows]
     events = event_findings(job, [event_of(r) for r in bundle.get("node_events") or ()])
     templates = [template_of(r) for r in rows if r.get("template_id")]
-    versions = {key: bundle.get(key) for key in ("library", "models", "code") if bundle.get(key)}
+    versions = {key: str(bundle[key]) for key in ("library", "models", "code") if bundle.get(key)}
     return Case(
         job, tuple(sorted([*findings, *events], key=lambda f: (f.table, f.kind, f.statement))), tuple(templates),
         tuple(baselines_of(bundle.get("baselines") or ())), bool(bundle.get("has_library", True)), versions,
@@ -52,16 +52,33 @@ def diagnosis_row(case: Case, rules: Sequence[Rule] = ()) -> dict[str, Any]:
 def template_of(row: Mapping[str, Any]) -> Template:
     """A `log_findings` row that is about one template."""
     return Template(
-        row["template_id"], row.get("template") or "", row.get("alert"), float(row["score"]), number(row.get("n_events")) or 0,
-        seconds(row.get("first_at")), number(row.get("iteration")), tuple(listed(row.get("nodes"))), tuple(int(r) for r in listed(row.get("ranks"))),
-        bool(row.get("in_baselines")), bool(row.get("in_library")), row.get("example") or "",
-    )  # fmt: skip
+        row["template_id"],
+        row.get("template") or "",
+        row.get("alert"),
+        float(row["score"]),
+        number(row.get("n_events")) or 0,
+        seconds(row.get("first_at")),
+        number(row.get("iteration")),
+        tuple(listed(row.get("nodes"))),
+        tuple(int(r) for r in listed(row.get("ranks"))),
+        bool(row.get("in_baselines")),
+        bool(row.get("in_library")),
+        row.get("example") or "",
+    )
 
 
 def event_of(row: Mapping[str, Any]) -> NodeEvent:
     """A `node_events` row."""
-    return NodeEvent(row.get("node"), row.get("device"), seconds(row.get("occurred_at")), row["kind"], number(row.get("code")), row["severity"], row["message"],
-                     row.get("file"))  # fmt: skip
+    return NodeEvent(
+        row.get("node"),
+        row.get("device"),
+        seconds(row.get("occurred_at")),
+        row["kind"],
+        number(row.get("code")),
+        row["severity"],
+        row["message"],
+        row.get("file"),
+    )
 
 
 def baselines_of(rows: Iterable[Mapping[str, Any]]) -> list[Baseline]:

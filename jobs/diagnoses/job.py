@@ -18,9 +18,13 @@ def run(context: StageContext) -> None:
     """One row a pending job. Setting `cause_rules` names a YAML file of a site's own rules."""
     found = all_findings({name: context.read_pending(name) for name in FINDINGS if name not in NOT_FUSED})
     bundled = bundles(
-        context.read_pending("training_jobs"), context.read_pending("ranks"), found, context.read_pending("baselines"), context.read("node_events"),
+        context.read_pending("training_jobs"),
+        context.read_pending("ranks"),
+        found,
+        context.read_pending("baselines"),
+        context.read("node_events"),
         context.read("normal_templates"),
-    )  # fmt: skip
+    )
     context.write("diagnoses", diagnosed(bundled, code_version(), rules_text(context.settings.get("cause_rules"))))
 
 

@@ -32,7 +32,12 @@ def all_findings(tables: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def bundles(
-    jobs: DataFrame, ranks: DataFrame, findings: DataFrame, baselines: DataFrame, node_events: DataFrame, normal_templates: DataFrame
+    jobs: DataFrame,
+    ranks: DataFrame,
+    findings: DataFrame,
+    baselines: DataFrame,
+    node_events: DataFrame,
+    normal_templates: DataFrame,
 ) -> DataFrame:
     """One row a job with lists of its ranks, findings, baselines and node events; events of the fleet join by node and time."""
     window = (

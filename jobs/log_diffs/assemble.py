@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jobs.core.rows import distinct, job_of, number, seconds
+from jobs.core.rows import distinct, job_of, listed, number, seconds
 from jobs.log_diffs.evidence import log_row, node_row, onset_row, utterance
 from ml.log_diffs.cross_job import phase_findings
-from ml.log_diffs.diff import Count, Evidence, JobDiff, diff_job
-from ml.log_diffs.origins import Utterance
+from ml.log_diffs.diff import diff_job
+from ml.log_diffs.evidence import Count, Evidence, JobDiff
 from ml.log_diffs.progress import STEP_COLUMNS
 from ml.log_diffs.topology import Job
+from ml.log_diffs.utterances import Utterance
 
 ITERATION_COLUMNS = ["node", "rank", "iteration", "occurred_at", "step_time_s", "loss", "grad_norm", "file", "line"]
 
@@ -34,13 +35,22 @@ def evidence_of(bundle: Mapping[str, Any]) -> Evidence:
     others: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
     for r in bundle.get("baseline_phases") or ():
         others[r["baseline_job_id"]][r["phase"]] = (seconds(r["start_at"]) or 0.0, seconds(r["end_at"]) or 0.0)
-    last = {str(r["node"]): (seconds(r["last_at"]) or 0.0) - offsets.get(str(r["node"]), 0.0) for r in bundle.get("last_seen") or ()}
+    last = {
+        str(r["node"]): (seconds(r["last_at"]) or 0.0) - offsets.get(str(r["node"]), 0.0) for r in bundle.get("last_seen") or ()
+    }
     return Evidence(
-        job, tuple(_utterances(bundle.get("events") or (), offsets)), tuple(_counts(bundle.get("counts") or ())),
-        pd.DataFrame(list(bundle.get("diffs") or ())), int(bundle.get("n_baselines") or 0), bool(bundle.get("has_library", True)), phases,
-        tuple(phase_findings(phases, [others[k] for k in sorted(others)])), iterations_frame(bundle.get("iterations") or (), offsets),
-        steps_frame(_or_none(bundle.get("steps")), offsets, job), last,
-    )  # fmt: skip
+        job,
+        tuple(_utterances(bundle.get("events") or (), offsets)),
+        tuple(_counts(bundle.get("counts") or ())),
+        pd.DataFrame(list(bundle.get("diffs") or ())),
+        int(bundle.get("n_baselines") or 0),
+        bool(bundle.get("has_library", True)),
+        phases,
+        tuple(phase_findings(phases, [others[k] for k in sorted(others)])),
+        iterations_frame(bundle.get("iterations") or (), offsets),
+        steps_frame(_or_none(bundle.get("steps")), offsets, job),
+        last,
+    )
 
 
 def diff_rows(bundle: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
@@ -50,7 +60,7 @@ def diff_rows(bundle: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[dic
 
 def rows_of(job_id: str, diff: JobDiff) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """Findings as rows, each id once."""
-    logs = [log_row(job_id, f) for f in (*diff.templates, *diff.logs)]
+    logs = [*(log_row(job_id, f) for f in diff.templates), *(log_row(job_id, f) for f in diff.logs)]
     return distinct(logs), distinct(node_row(job_id, f) for f in diff.nodes), distinct(onset_row(job_id, f) for f in diff.onsets)
 
 
@@ -65,14 +75,22 @@ def _utterances(events: Iterable[Mapping[str, Any]], offsets: Mapping[str, float
         groups[row["template_id"], row.get("node"), number(row.get("rank")), row.get("stream")].append(row)
     said = []
     for _, rows in sorted(groups.items(), key=lambda item: tuple(str(part) for part in item[0])):
-        ordered = sorted(rows, key=lambda r: (seconds(r.get("occurred_at")) or 0.0, r.get("file") or "", number(r.get("line")) or 0))
+        ordered = sorted(
+            rows, key=lambda r: (seconds(r.get("occurred_at")) or 0.0, r.get("file") or "", number(r.get("line")) or 0)
+        )
         said.append(utterance(ordered, offsets, bool(ordered[0].get("is_normal"))))
     return said
 
 
 def _counts(rows: Iterable[Mapping[str, Any]]) -> list[Count]:
     return [
-        Count(r["template_id"], r.get("node"), r.get("role"), int(r["n_events"]), tuple(int(x) for x in (r.get("ranks") if r.get("ranks") is not None else ())))
+        Count(
+            r["template_id"],
+            r.get("node"),
+            r.get("role"),
+            int(r["n_events"]),
+            tuple(int(x) for x in listed(r.get("ranks"))),
+        )
         for r in rows
     ]
 
@@ -84,7 +102,9 @@ def iterations_frame(rows: Iterable[Mapping[str, Any]], offsets: Mapping[str, fl
     if frame.empty:
         return frame
     times = [seconds(at) for at in frame["occurred_at"]]
-    frame["occurred_at"] = np.array([np.nan if at is None else at - offsets.get(str(n), 0.0) for at, n in zip(times, frame["node"])])
+    frame["occurred_at"] = np.array(
+        [np.nan if at is None else at - offsets.get(str(n), 0.0) for at, n in zip(times, frame["node"])]
+    )
     for column in ("loss", "grad_norm"):
         frame[f"is_{column}_printed"] = [r.get(column) is not None for r in listed]
         frame[column] = pd.to_numeric(frame[column], errors="coerce")

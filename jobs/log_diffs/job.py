@@ -9,10 +9,19 @@ from jobs.log_diffs.transform import TABLES, Inputs, bundles, diffs, findings, r
 def run(context: StageContext) -> None:
     """One set-based diff for all pending jobs, then the rules of each job; the findings are computed once for three tables."""
     inputs = Inputs(
-        context.read_pending("training_jobs"), context.read_pending("ranks"), context.read_pending("log_events"), context.read_pending("job_templates"),
-        context.read("templates"), context.read("normal_templates"), context.read_pending("baselines"), context.read_pending("iterations"),
-        context.read_pending("operations"), context.read_pending("clock_offsets"), context.read("training_jobs"), context.read("job_templates"),
-    )  # fmt: skip
+        context.read_pending("training_jobs"),
+        context.read_pending("ranks"),
+        context.read_pending("log_events"),
+        context.read_pending("job_templates"),
+        context.read("templates"),
+        context.read("normal_templates"),
+        context.read_pending("baselines"),
+        context.read_pending("iterations"),
+        context.read_pending("operations"),
+        context.read_pending("clock_offsets"),
+        context.read("training_jobs"),
+        context.read("job_templates"),
+    )
     verdicts = diffs(sides(inputs.baselines, inputs.all_jobs, inputs.job_templates, inputs.all_job_templates)).persist()
     found = findings(bundles(inputs, verdicts)).persist()
     try:

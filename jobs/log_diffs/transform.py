@@ -22,8 +22,8 @@ MAX_CHARACTERS = 16_384
 BUCKETS = 8
 TABLES = ("log_findings", "node_findings", "onsets")
 DIFF_SCHEMA = (
-    "job_id string, template_id string, n_events double, n_baseline_events double, n_baselines long, n_baselines_with long, rate double, "
-    "median_rate double, min_rate double, max_rate double, p_value double, q_value double, change string"
+    "job_id string, template_id string, n_events double, n_baseline_events double, n_baselines long, n_baselines_with long, "
+    "rate double, median_rate double, min_rate double, max_rate double, p_value double, q_value double, change string"
 )
 
 
@@ -127,13 +127,26 @@ def notable_events(inputs: Inputs, verdicts: DataFrame) -> DataFrame:
     known = verdicts.select("job_id", "template_id", "change", "n_baselines_with")
     rows = (
         inputs.events.select(
-            "job_id", "template_id", "node", "rank", "role", "stream", "level", "phase", "iteration", "file", "line", "occurred_at", "onset_at",
-            "time_uncertainty_s", F.substring("message", 1, MAX_CHARACTERS).alias("message"),
+            "job_id",
+            "template_id",
+            "node",
+            "rank",
+            "role",
+            "stream",
+            "level",
+            "phase",
+            "iteration",
+            "file",
+            "line",
+            "occurred_at",
+            "onset_at",
+            "time_uncertainty_s",
+            F.substring("message", 1, MAX_CHARACTERS).alias("message"),
         )
         .join(F.broadcast(texts), "template_id", "left")
         .join(F.broadcast(library), "template_id", "left")
         .join(known, ["job_id", "template_id"], "left")
-    )  # fmt: skip
+    )
     often = F.coalesce(F.col("library_jobs") >= 2, F.lit(False))
     same = F.coalesce((F.col("change") == "same") & (F.col("n_baselines_with") > 0), F.lit(False))
     alone = F.col("change").isNull() & ~F.col("message").contains("Traceback (most recent call last)")
@@ -163,7 +176,11 @@ def steps(operations: DataFrame) -> DataFrame:
 def phases(job_templates: DataFrame) -> DataFrame:
     """Span of each phase of each job: from the first to the last event of templates that occur in that phase only."""
     only = job_templates.where(F.size("phases") == 1).withColumn("phase", F.element_at(F.map_keys("phases"), 1))
-    return only.groupBy("job_id", "phase").agg(F.min("first_at").alias("start_at"), F.max("last_at").alias("end_at")).where("start_at IS NOT NULL")
+    return (
+        only.groupBy("job_id", "phase")
+        .agg(F.min("first_at").alias("start_at"), F.max("last_at").alias("end_at"))
+        .where("start_at IS NOT NULL")
+    )
 
 
 def bundles(inputs: Inputs, verdicts: DataFrame) -> DataFrame:
@@ -175,10 +192,14 @@ def bundles(inputs: Inputs, verdicts: DataFrame) -> DataFrame:
         "events": notable_events(inputs, verdicts),
         "counts": inputs.job_templates.select("job_id", "template_id", "node", "role", "n_events", "ranks"),
         "diffs": verdicts,
-        "iterations": inputs.iterations.select("job_id", "node", "rank", "iteration", "occurred_at", "step_time_s", "loss", "grad_norm", "file", "line"),
+        "iterations": inputs.iterations.select(
+            "job_id", "node", "rank", "iteration", "occurred_at", "step_time_s", "loss", "grad_norm", "file", "line"
+        ),
         "steps": steps(inputs.operations),
         "offsets": inputs.clock_offsets.select("job_id", "node", "offset_s"),
-        "last_seen": inputs.job_templates.where("node IS NOT NULL").groupBy("job_id", "node").agg(F.max("last_at").alias("last_at")),
+        "last_seen": inputs.job_templates.where("node IS NOT NULL")
+        .groupBy("job_id", "node")
+        .agg(F.max("last_at").alias("last_at")),
         "phases": spans,
         "baseline_phases": chosen.join(spans.withColumnRenamed("job_id", "baseline_job_id"), "baseline_job_id"),
     }

@@ -125,14 +125,18 @@ def _candidate(case: Case, node: str, score: float, parts: list[Witness], scores
         evidence.append(Evidence(ordered[0].finding.source, "spatial", absent, None, "diagnoses"))
     nodes = () if node.startswith(UNPLACED) else (node,)
     is_direct = any(p.is_direct and p.worth >= 0.25 for p in parts)
-    return Candidate(round(score, 4), nodes, ranks, devices, tuple(groups_holding(case.job.places, ranks)), tuple(evidence), is_direct)
+    return Candidate(
+        round(score, 4), nodes, ranks, devices, tuple(groups_holding(case.job.places, ranks)), tuple(evidence), is_direct
+    )
 
 
 def _absent(case: Case, node: str, parts: list[Witness], scores: dict[str, float]) -> str:
     """What could have contradicted the candidate and was not found."""
     others = {n.lstrip("\0") for n, s in scores.items() if n != node and s >= 0.5}
     present = sorted(s for s in ("collectives", "logs", "metrics", "operations", "stacks") if case.job.coverage.get(s, 0.0) > 0)
-    silent = [s for s in present if not any(f.source == s and f.accuses and node not in f.nodes and f.score >= 0.5 for f in case.findings)]
+    silent = [
+        s for s in present if not any(f.source == s and f.accuses and node not in f.nodes and f.score >= 0.5 for f in case.findings)
+    ]
     speaking = {p.finding.source for p in parts if p.worth >= 0.3}
     if others:
         return f"against it: {', '.join(sorted(others))} is accused as well"

@@ -11,10 +11,26 @@ BEFORE_S = 600.0
 AFTER_S = 300.0
 """Attribution window around a job's end: a check counts from ten minutes before to five minutes after."""
 SCORES = {
-    "xid": 0.85, "sxid": 0.75, "ecc": 0.85, "link_down": 0.85, "oom_kill": 0.95, "io_error": 0.7, "filesystem": 0.7, "thermal": 0.6,
-    "power": 0.8, "hung_task": 0.7, "lockup": 0.85, "segfault": 0.85, "pcie": 0.75, "nvlink": 0.8, "reboot": 0.9, "health_check": 0.6,
-    "drain": 0.5, "link_up": 0.2, "other": 0.1,
-}  # fmt: skip
+    "xid": 0.85,
+    "sxid": 0.75,
+    "ecc": 0.85,
+    "link_down": 0.85,
+    "oom_kill": 0.95,
+    "io_error": 0.7,
+    "filesystem": 0.7,
+    "thermal": 0.6,
+    "power": 0.8,
+    "hung_task": 0.7,
+    "lockup": 0.85,
+    "segfault": 0.85,
+    "pcie": 0.75,
+    "nvlink": 0.8,
+    "reboot": 0.9,
+    "health_check": 0.6,
+    "drain": 0.5,
+    "link_up": 0.2,
+    "other": 0.1,
+}
 SEVERITIES = {"critical": 1.0, "warning": 0.75, "info": 0.4}
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 69})
 """Xids that a faulty program raises as well as a faulty device."""
@@ -67,6 +83,18 @@ def _finding(job: Job, node: str, kind: str, code: int | None, group: list[NodeE
     devices = tuple(sorted({e.device for e in group if e.device}))
     ranks = tuple(p.rank for p in job.places if p.node == node and p.device in devices) if devices else ()
     return Finding(
-        "node_events", "spatial", "node_event", f"{node} reported {kind}{number}{times}: {first.message.strip()[:200]}", round(score, 4), (node,), ranks,
-        devices, is_echo=False, is_global=is_global, at=first.at, subject=kind, refs=((first.file, None),) if first.file else (), table="node_events",
-    )  # fmt: skip
+        "node_events",
+        "spatial",
+        "node_event",
+        f"{node} reported {kind}{number}{times}: {first.message.strip()[:200]}",
+        round(score, 4),
+        (node,),
+        ranks,
+        devices,
+        is_echo=False,
+        is_global=is_global,
+        at=first.at,
+        subject=kind,
+        refs=((first.file, None),) if first.file else (),
+        table="node_events",
+    )

@@ -56,7 +56,9 @@ class Rule:
 def weights() -> Weights:
     """The weights of this package."""
     read: dict[str, Any] = yaml.safe_load((HERE / "weights.yaml").read_text())
-    kinds, prefixes, sources = ({key: Weight(**values) for key, values in read[part].items()} for part in ("kinds", "prefixes", "sources"))
+    kinds, prefixes, sources = (
+        {key: Weight(**values) for key, values in read[part].items()} for part in ("kinds", "prefixes", "sources")
+    )
     return Weights(kinds, prefixes, sources, frozenset(read["slow_families"]))
 
 
@@ -116,15 +118,15 @@ def cause_of(case: Case, symptom: Symptom, more: Iterable[Rule] = ()) -> Cause:
 
 
 def _fits(rule: Rule, case: Case, symptom: Symptom, origins: list[Finding]) -> bool:
-    tests = (
-        (rule.symptoms, lambda: symptom in rule.symptoms),
-        (rule.events, lambda: any(_is_event(f, rule) for f in origins)),
-        (rule.kinds, lambda: any(f.kind in rule.kinds for f in case.findings)),
-        (rule.raised, lambda: any(rule.raised.match(k) for k in _raised(origins)) if rule.raised else True),
-        (rule.text, lambda: any(rule.text.search(f.statement) for f in origins if f.source == "logs") if rule.text else True),
-        (rule.metrics, lambda: any(_is_metric(f, rule) for f in origins)),
+    raised, text = rule.raised, rule.text
+    return (
+        (not rule.symptoms or symptom in rule.symptoms)
+        and (not rule.events or any(_is_event(f, rule) for f in origins))
+        and (not rule.kinds or any(f.kind in rule.kinds for f in case.findings))
+        and (raised is None or any(raised.match(kind) for kind in _raised(origins)))
+        and (text is None or any(text.search(f.statement) for f in origins if f.source == "logs"))
+        and (rule.metrics is None or any(_is_metric(f, rule) for f in origins))
     )
-    return all(test() for condition, test in tests if condition)
 
 
 def _is_event(finding: Finding, rule: Rule) -> bool:
@@ -134,7 +136,12 @@ def _is_event(finding: Finding, rule: Rule) -> bool:
 
 
 def _is_metric(finding: Finding, rule: Rule) -> bool:
-    return finding.source == "metrics" and finding.score >= 0.5 and rule.metrics is not None and bool(rule.metrics.search(finding.subject or ""))
+    return (
+        finding.source == "metrics"
+        and finding.score >= 0.5
+        and rule.metrics is not None
+        and bool(rule.metrics.search(finding.subject or ""))
+    )
 
 
 def _raised(origins: list[Finding]) -> list[str]:

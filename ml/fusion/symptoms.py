@@ -40,7 +40,9 @@ def symptom_of(case: Case) -> Symptom:
 
 def is_slow(case: Case) -> bool:
     """Whether the job became clearly slower, by its own course or by what its operations say."""
-    return any(f.score >= STRONG for f in case.of(*SLOW_KINDS)) or any(f.score >= VERY_SLOW and not f.is_echo for f in case.of(*SLOW_PLACES))
+    return any(f.score >= STRONG for f in case.of(*SLOW_KINDS)) or any(
+        f.score >= VERY_SLOW and not f.is_echo for f in case.of(*SLOW_PLACES)
+    )
 
 
 def is_silent(case: Case) -> bool:
@@ -90,8 +92,7 @@ def _is_slow_death(case: Case) -> bool:
 
 
 def _is_nonfinite(case: Case) -> bool:
-    told = [f for f in case.of("loss_nonfinite", "alert_non_finite")]
-    return any(f.score >= STRONG for f in told)
+    return any(f.score >= STRONG for f in case.of("loss_nonfinite", "alert_non_finite"))
 
 
 def _is_oom(case: Case) -> bool:
@@ -100,7 +101,9 @@ def _is_oom(case: Case) -> bool:
     if any(f.kind == "node_event" and f.subject == "oom_kill" for f in case.findings):
         return True
     killed = {n for f in case.of("rank_exit_signal") if not f.is_echo and "SIGKILL" in f.statement for n in f.nodes}
-    grown = {n for f in case.findings if f.source == "metrics" and f.score >= STRONG and "memory" in (f.subject or "") for n in f.nodes}
+    grown = {
+        n for f in case.findings if f.source == "metrics" and f.score >= STRONG and "memory" in (f.subject or "") for n in f.nodes
+    }
     return bool(killed & grown)
 
 
@@ -112,4 +115,8 @@ def _is_node_gone(case: Case) -> bool:
 
 
 def _is_all_terminated(case: Case) -> bool:
-    return any(f.is_global for f in case.of("launcher_terminated")) and not _has_direct(case) and not case.of("wait_timed_out", "peer_lost")
+    return (
+        any(f.is_global for f in case.of("launcher_terminated"))
+        and not _has_direct(case)
+        and not case.of("wait_timed_out", "peer_lost")
+    )

@@ -1,4 +1,4 @@
-"""When a job left its own course: step times, loss, silence, and the onset that follows from them.
+"""A job's own course: step times and losses, and when they left it.
 
 Iteration times come from printed iteration lines or from operation time lines. All times are seconds since 1970 with
 node clocks corrected; onsets are windows, never instants.
@@ -6,14 +6,13 @@ node clocks corrected; onsets are windows, never instants.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ml.log_diffs.topology import Finding, Job
+from ml.log_diffs.topology import Finding
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,8 +22,6 @@ MIN_RATIO = 1.5
 """A shift below this ratio is noise on shared machines: healthy runs reach 1.3 between halves."""
 WINDOW = 10
 """Steps of one window, as in L4."""
-NOTABLE_SILENCE_S = 10.0
-SILENT_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -39,20 +36,6 @@ class Shift:
     def ratio(self) -> float:
         """After over before."""
         return self.after / self.before if self.before > 0 else float("inf")
-
-
-@dataclass(frozen=True)
-class Onset:
-    """First window outside the job's own course, and which observation says so."""
-
-    method: str
-    statement: str
-    started_at: float | None = None
-    ended_at: float | None = None
-    iteration: int | None = None
-    phase: str | None = None
-    nodes: tuple[str, ...] = ()
-    ranks: tuple[int, ...] = ()
 
 
 def level_shift(times: Floats, min_ratio: float = MIN_RATIO) -> Shift | None:
@@ -137,7 +120,9 @@ def iteration_times(iterations: pd.DataFrame) -> pd.DataFrame:
     elapsed = grouped["at"].diff().to_numpy() / np.where(spacing > 0, spacing, 1)
     measured = grouped["step_time_s"].to_numpy(dtype=float)
     times = np.where(np.isnan(measured), elapsed, measured)
-    frame = pd.DataFrame({"step": np.maximum(steps - np.maximum(spacing, 1) + 1, 0), "started_at": grouped["at"].to_numpy(), "step_time_s": times})
+    frame = pd.DataFrame(
+        {"step": np.maximum(steps - np.maximum(spacing, 1) + 1, 0), "started_at": grouped["at"].to_numpy(), "step_time_s": times}
+    )
     return frame.dropna(subset=["step_time_s"]).reset_index(drop=True)
 
 
@@ -157,7 +142,11 @@ def slowdown_findings(times: pd.DataFrame) -> list[Finding]:
     stops = pauses(values)
     if stops is not None:
         first, number, share = stops
-        return [_slow(times, "step_pauses", first, 1 / (1 - min(share, 0.9)), f"{number} single long steps took {share:.0%} of the time")]
+        return [
+            _slow(
+                times, "step_pauses", first, 1 / (1 - min(share, 0.9)), f"{number} single long steps took {share:.0%} of the time"
+            )
+        ]
     return []
 
 
@@ -177,15 +166,29 @@ def non_finite_findings(iterations: pd.DataFrame) -> list[Finding]:
         if column not in iterations or iterations.empty:
             continue
         values = iterations[column].to_numpy(dtype=float)
-        is_printed = iterations[f"is_{column}_printed"].to_numpy(dtype=bool) if f"is_{column}_printed" in iterations else ~np.isnan(values) | False
+        is_printed = (
+            iterations[f"is_{column}_printed"].to_numpy(dtype=bool)
+            if f"is_{column}_printed" in iterations
+            else ~np.isnan(values) | False
+        )
         bad = iterations[is_printed & ~np.isfinite(values)]
         if len(bad):
             first = bad.sort_values(["iteration", "rank"], kind="stable").iloc[0]
             found.append(
-                Finding("logs", "temporal", "loss_nonfinite", f"the {name} was not finite at iteration {int(first.iteration)}", 0.95,
-                        at=_number(first.occurred_at), iteration=int(first.iteration), phase="train", subject=column,
-                        refs=((str(first.file), int(first.line)),) if "file" in iterations else (), table="onsets")
-            )  # fmt: skip
+                Finding(
+                    "logs",
+                    "temporal",
+                    "loss_nonfinite",
+                    f"the {name} was not finite at iteration {int(first.iteration)}",
+                    0.95,
+                    at=_number(first.occurred_at),
+                    iteration=int(first.iteration),
+                    phase="train",
+                    subject=column,
+                    refs=((str(first.file), int(first.line)),) if "file" in iterations else (),
+                    table="onsets",
+                )
+            )
     return found[:1]
 
 
@@ -199,71 +202,21 @@ def loss_jump_findings(iterations: pd.DataFrame) -> list[Finding]:
         level = float(np.nanmedian(values[max(0, place - WINDOW) : place]))
         if np.isfinite(values[place]) and level > 0 and values[place] >= 5 * level:
             step = int(series.index[place])
-            return [Finding("logs", "temporal", "loss_jump", f"the loss jumped from {level:.4g} to {values[place]:.4g} at iteration {step}",
-                            0.7, iteration=step, phase="train", subject="loss", table="onsets")]  # fmt: skip
+            return [
+                Finding(
+                    "logs",
+                    "temporal",
+                    "loss_jump",
+                    f"the loss jumped from {level:.4g} to {values[place]:.4g} at iteration {step}",
+                    0.7,
+                    iteration=step,
+                    phase="train",
+                    subject="loss",
+                    table="onsets",
+                )
+            ]
     return []
-
-
-def last_progress(iterations: pd.DataFrame, steps: pd.DataFrame) -> tuple[float | None, int | None]:
-    """Time and number of the last step that anybody made: from operations where there are any, else from printed lines."""
-    at: list[float] = []
-    number: list[int] = []
-    if not steps.empty:
-        at.append(float(steps["ended_at"].max()))
-        number.append(int(steps["step"].max()))
-    elif not iterations.empty:
-        number.append(int(iterations["iteration"].max()))
-    if not iterations.empty and iterations["occurred_at"].notna().any():
-        at.append(float(iterations["occurred_at"].max()))
-    return (max(at) if at else None), (max(number) if number else None)
-
-
-def silence_findings(job: Job, progress_at: float | None, failed_at: float | None, step_time_s: float | None, step: int | None) -> list[Finding]:
-    """A long time without any progress before the first failure, or before the end when nothing failed: a hang.
-
-    `step_time_s` is the job's usual step time; the silence must be both absolutely and relatively long.
-    """
-    until = failed_at if failed_at is not None else job.ended_at
-    if progress_at is None or until is None:
-        return []
-    silent = until - progress_at
-    bar = max(NOTABLE_SILENCE_S, SILENT_STEPS * (step_time_s or 0.0))
-    if silent < bar:
-        return []
-    what = "the first failure" if failed_at is not None else "the end"
-    return [
-        Finding("logs", "temporal", "no_progress", f"no rank made progress for {silent:.0f} s before {what}", min(0.95, 0.6 + 0.1 * silent / bar),
-                at=progress_at, iteration=step, phase="train", subject="silence", table="onsets")
-    ]  # fmt: skip
 
 
 def _number(value: float | None) -> float | None:
     return None if value is None or not np.isfinite(value) else float(value)
-
-
-def choose_onset(findings: Sequence[Finding], progress_at: float | None, step: int | None, failed_at: float | None) -> Onset | None:
-    """The earliest strong departure from the course; without one, where progress ended or the first failure was.
-
-    Times of a watchdog have had its waiting time subtracted before (`at` is when the wait began).
-    """
-    departures = [f for f in findings if f.kind in DEPARTURES and f.iteration is not None]
-    if departures:
-        first = min(departures, key=lambda f: (f.iteration or 0, f.kind))
-        return Onset(first.kind, first.statement, first.at, _later(first.at, 10.0), first.iteration, first.phase or "train", first.nodes, first.ranks)
-    blamed = sorted((f for f in findings if f.accuses and f.at is not None), key=lambda f: (-f.score, f.at or 0.0))
-    started = progress_at if progress_at is not None else (blamed[0].at if blamed else failed_at)
-    if started is None:
-        return None
-    if step is None:
-        phase = blamed[0].phase if blamed and blamed[0].phase else "init"
-        return Onset("first_failure", "the job failed before its first iteration", failed_at or started, _later(failed_at or started, 10.0), None, phase)
-    phases = [f.phase for f in blamed if f.phase]
-    phase = "checkpoint" if "checkpoint" in phases[:1] else "train"
-    return Onset("last_progress", f"step {step} was the last that anybody worked on", started, _later(started, 10.0), step, phase)
-
-
-DEPARTURES = frozenset({"step_time_shift", "slow_stretch", "step_pauses", "loss_nonfinite", "loss_jump", "operation_left_out"})
-
-
-def _later(at: float | None, seconds: float) -> float | None:
-    return None if at is None else at + seconds

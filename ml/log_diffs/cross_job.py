@@ -26,9 +26,19 @@ MIN_BASELINES_FOR_MISSING = 2
 EXPOSURES = ("hours", "ranks", "iterations")
 
 DIFF_COLUMNS = [
-    "template_id", "n_events", "n_baseline_events", "n_baselines", "n_baselines_with", "rate", "median_rate", "min_rate", "max_rate",
-    "p_value", "q_value", "change",
-]  # fmt: skip
+    "template_id",
+    "n_events",
+    "n_baseline_events",
+    "n_baselines",
+    "n_baselines_with",
+    "rate",
+    "median_rate",
+    "min_rate",
+    "max_rate",
+    "p_value",
+    "q_value",
+    "change",
+]
 
 
 def rate_p_values(n: Floats, exposure: Floats, n_base: Floats, base_exposure: Floats) -> Floats:
@@ -59,7 +69,11 @@ def q_values(p: Floats) -> Floats:
     return result
 
 
-def job_diff(counts: Mapping[str, float], exposures: Mapping[str, float], baselines: Sequence[tuple[Mapping[str, float], Mapping[str, float]]]) -> pd.DataFrame:
+def job_diff(
+    counts: Mapping[str, float],
+    exposures: Mapping[str, float],
+    baselines: Sequence[tuple[Mapping[str, float], Mapping[str, float]]],
+) -> pd.DataFrame:
     """Templates of one job against its baselines: a frame of `DIFF_COLUMNS`, one row a template of either side.
 
     Each side is (events by template, exposure by `hours`, `ranks`, `iterations`); `hours` are rank-hours. `change` is
@@ -67,7 +81,11 @@ def job_diff(counts: Mapping[str, float], exposures: Mapping[str, float], baseli
     """
     ids = sorted({*counts, *(t for other, _ in baselines for t in other)})
     n_base = np.array([[other.get(t, 0.0) for t in ids] for other, _ in baselines]).reshape(len(baselines), len(ids))
-    rows: dict[str, object] = {"template_id": ids, "n_events": [float(counts.get(t, 0.0)) for t in ids], "n_baselines": len(baselines)}
+    rows: dict[str, object] = {
+        "template_id": ids,
+        "n_events": [float(counts.get(t, 0.0)) for t in ids],
+        "n_baselines": len(baselines),
+    }
     rows["n_baseline_events"] = n_base.sum(axis=0)
     rows["n_baselines_with"] = (n_base > 0).sum(axis=0)
     for name in EXPOSURES:
@@ -114,7 +132,9 @@ def _verdicts(rows: pd.DataFrame, is_outside: npt.NDArray[np.bool_]) -> npt.NDAr
     return np.select([is_new, is_missing, is_changed & is_more, is_changed], ["new", "missing", "more", "fewer"], "same")
 
 
-def phase_findings(phases: Mapping[str, tuple[float, float]], baselines: Sequence[Mapping[str, tuple[float, float]]]) -> list[Finding]:
+def phase_findings(
+    phases: Mapping[str, tuple[float, float]], baselines: Sequence[Mapping[str, tuple[float, float]]]
+) -> list[Finding]:
     """Phases that are absent, much longer, or in another order than in every baseline; each phase is (start, end) in seconds."""
     if len(baselines) < MIN_BASELINES_FOR_MISSING:
         return []
@@ -123,17 +143,27 @@ def phase_findings(phases: Mapping[str, tuple[float, float]], baselines: Sequenc
     for phase in always:
         lengths = [b[phase][1] - b[phase][0] for b in baselines]
         if phase not in phases:
-            found.append(_phase("phase_absent", phase, f"phase {phase} never came, which all {len(baselines)} baselines have", 0.4, None))
+            found.append(
+                _phase("phase_absent", phase, f"phase {phase} never came, which all {len(baselines)} baselines have", 0.4, None)
+            )
             continue
         start, end = phases[phase]
         if end - start > 2 * max(lengths) + 10.0:
             found.append(
-                _phase("phase_longer", phase, f"phase {phase} took {end - start:.0f} s, at most {max(lengths):.0f} s in the baselines", 0.4, start)
+                _phase(
+                    "phase_longer",
+                    phase,
+                    f"phase {phase} took {end - start:.0f} s, at most {max(lengths):.0f} s in the baselines",
+                    0.4,
+                    start,
+                )
             )
     order = [p for p in sorted(phases, key=lambda p: phases[p][0]) if p in always]
     usual = {tuple(sorted((p for p in order), key=lambda p: b[p][0])) for b in baselines}
     if len(order) > 1 and len(usual) == 1 and tuple(order) not in usual:
-        found.append(_phase("phase_order", order[0], f"phases came in the order {', '.join(order)}, not {', '.join(usual.pop())}", 0.3, None))
+        found.append(
+            _phase("phase_order", order[0], f"phases came in the order {', '.join(order)}, not {', '.join(usual.pop())}", 0.3, None)
+        )
     return found
 
 

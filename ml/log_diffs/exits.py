@@ -14,16 +14,16 @@ _ORDERLY = frozenset({-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.S
 """Signals with which launchers and schedulers end processes; they say nothing of the process itself."""
 
 _BLOCK = re.compile(
-    r"time\s*:\s*(?P<time>[\d\-_:.]{8,32})\s*\n\s*host\s*:\s*(?P<host>\S{1,255})\s*\n\s*rank\s*:\s*(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)"
+    r"time\s*:\s*(?P<time>[\d\-_:.]{8,32})\s*\n\s*host\s*:\s*(?P<host>\S{1,255})\s*\n"
+    r"\s*rank\s*:\s*(?P<rank>\d{1,7}) \(local_rank: (?P<local>\d{1,4})\)"
     r"\s*\n\s*exitcode\s*:\s*(?P<code>-?\d{1,5})"
 )
 _AGENT = re.compile(r"failed \(exitcode: (?P<code>-?\d{1,5})\) local_rank: (?P<local>\d{1,4})\b")
-_SRUN = re.compile(
-    r"srun: error: (?P<host>[\w.\-\[\],]{1,255}): tasks? (?P<tasks>[\d,\-]{1,200}): (?P<how>[^\n]{1,80})"
-)
+_SRUN = re.compile(r"srun: error: (?P<host>[\w.\-\[\],]{1,255}): tasks? (?P<tasks>[\d,\-]{1,200}): (?P<how>[^\n]{1,80})")
 _MPI = re.compile(r"process rank (?P<rank>\d{1,7}) with PID \d+ on node (?P<host>\S{1,255}) exited on signal (?P<signal>\d{1,2})")
 _PLAIN = re.compile(
-    r"\brank[ =:]{0,2}(?P<rank>\d{1,7})\b[^\n]{0,80}?\b(?:exited|died|terminated|killed)\b[^\n]{0,40}?\b(?P<what>signal|code|status)[ =:]{0,3}(?P<code>-?\d{1,5})",
+    r"\brank[ =:]{0,2}(?P<rank>\d{1,7})\b[^\n]{0,80}?"
+    r"\b(?:exited|died|terminated|killed)\b[^\n]{0,40}?\b(?P<what>signal|code|status)[ =:]{0,3}(?P<code>-?\d{1,5})",
     re.IGNORECASE,
 )
 _RETURN = re.compile(r"exits with return code = (?P<code>-?\d{1,5})")
@@ -98,7 +98,9 @@ def _blocks(text: str) -> Iterator[Exit]:
     first = text.find("first observed failure")
     for block in _BLOCK.finditer(text):
         code = normal_code(int(block["code"]))
-        yield Exit(code, int(block["rank"]), int(block["local"]), block["host"], _instant(block["time"]), 0 <= first < block.start())
+        yield Exit(
+            code, int(block["rank"]), int(block["local"]), block["host"], _instant(block["time"]), 0 <= first < block.start()
+        )
 
 
 def _agents(text: str) -> Iterator[Exit]:

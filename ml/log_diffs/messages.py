@@ -35,8 +35,10 @@ _LOST_PEER = re.compile(
     r"|(?:closed|reset|aborted) by (?:the )?(?:remote|peer)|remote (?:end|host|side) closed|remote error|remoteerror"
     r"|remote (?:process|rank|peer|worker|node)[^\n]{0,40}(?:exited|crashed|died|gone|failed|closed)"
     r"|socket (?:was |is |has been )?(?:closed|hung up)|unexpected eof|\bepipe\b|\beconn(?:reset|refused|aborted)\b"
-    r"|communicator (?:was |has been )?(?:aborted|destroyed)|aborted communicator|abort(?:ed|ing)? due to[^\n]{0,60}(?:peer|rank|other)"
-    r"|some nccl operations have failed|taking the entire process down|another (?:rank|process|worker)[^\n]{0,40}(?:failed|died|exited)"
+    r"|communicator (?:was |has been )?(?:aborted|destroyed)|aborted communicator"
+    r"|abort(?:ed|ing)? due to[^\n]{0,60}(?:peer|rank|other)"
+    r"|some nccl operations have failed|taking the entire process down"
+    r"|another (?:rank|process|worker)[^\n]{0,40}(?:failed|died|exited)"
     r"|recvvalue failed|failed to recv|sendbytes failed|no route to host|host is unreachable",
     re.IGNORECASE,
 )
@@ -53,26 +55,34 @@ _LOADS = re.compile(r"data ?loader|\bs3\b|\bhttps?:|\bnfs\b|storage|download|\bh
 _TEARDOWN = re.compile(
     r"\bsigterm\b|signal 15\b|closing signal|death signal|shutting down (?:worker|process)|killing subprocess"
     r"|signalexception|keyboardinterrupt|childfailederror|worker group|stop(?:ping|ped) (?:all )?workers"
-    r"|main process received|terminating (?:all )?(?:worker|process|task)|terminated by the launcher|slurmstepd: error: \*\*\* |step cancelled"
+    r"|main process received|terminating (?:all )?(?:worker|process|task)|terminated by the launcher"
+    r"|slurmstepd: error: \*\*\* |step cancelled"
     r"|forcefully exiting|(?:sent|sending) (?:signal|process)|calledprocesserror|subprocess\.calledprocess",
     re.IGNORECASE,
 )
 _FAILURE = re.compile(
     r"^(?:\s*\[[^\]\n]{0,60}\]:?\s*)?(?:Traceback \(most recent call last\)|terminate called after|[FE]\d{4}\b)"
     r"|\b(?:error|exception|fatal|failed|failure|panic|abort(?:ed)?|core dumped|segmentation fault|assert(?:ion)?|killed"
-    r"|out of memory|no space left|non-?finite|cannot allocate|corrupt|xid)\b|Error\b|Exception\b|\b(?:loss|norm)[^\n]{0,40}\b(?:nan|inf)\b"
+    r"|out of memory|no space left|non-?finite|cannot allocate|corrupt|xid)\b|Error\b|Exception\b"
+    r"|\b(?:loss|norm)[^\n]{0,40}\b(?:nan|inf)\b"
     r"|\bfound nan\b",
     re.IGNORECASE | re.MULTILINE,
 )
 
 _SUMMARY = re.compile(
-    r"^(?:\[[^\]\n]{1,40}\]:?[ \t]*)?((?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}?(?:Error|Exception|Interrupt|Exit|Timeout|NotFound|Failure|Abort|EOF)\w{0,20}"
+    r"^(?:\[[^\]\n]{1,40}\]:?[ \t]*)?((?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}?"
+    r"(?:Error|Exception|Interrupt|Exit|Timeout|NotFound|Failure|Abort|EOF)\w{0,20}"
     r"|(?:[A-Za-z_]\w*\.){1,8}[a-z]{1,20}(?:error|exception|timeout))"
     r"(?::[ \t]*([^\n]{0,400})|[ \t]*$)",
     re.MULTILINE,
 )
-_BARE_SUMMARY = re.compile(r"^(?:\[?rank\d+\]?:\s*)?((?:[A-Za-z_]\w*\.){1,8}[A-Z]\w{0,60})(?::[ \t]*([^\n]{0,400})|[ \t]*$)", re.MULTILINE)
-_NATIVE = re.compile(r"terminate called after throwing an instance of '([^'\n]{1,120})'(?:[^\n]*\n\s*(?:\[?rank\d+\]?:\s*)?what\(\):\s*([^\n]{0,400}))?")
+_BARE_SUMMARY = re.compile(
+    r"^(?:\[?rank\d+\]?:\s*)?((?:[A-Za-z_]\w*\.){1,8}[A-Z]\w{0,60})(?::[ \t]*([^\n]{0,400})|[ \t]*$)", re.MULTILINE
+)
+_NATIVE = re.compile(
+    r"terminate called after throwing an instance of '([^'\n]{1,120})'"
+    r"(?:[^\n]*\n\s*(?:\[?rank\d+\]?:\s*)?what\(\):\s*([^\n]{0,400}))?"
+)
 _QUOTED = re.compile(r"^\s*(?:\[rank\d+\]:\s*)?File \"[^\n]*\n|^\s*(?:\[rank\d+\]:\s*)?[\^~ ]+$", re.MULTILINE)
 
 

@@ -36,7 +36,10 @@ def usual_order(steps: pd.DataFrame) -> dict[str, int]:
 
 
 def last_places(steps: pd.DataFrame) -> pd.DataFrame:
-    """Where each rank stood: its last step, the last operation of it that it finished, and when: `rank, step, position, name, ended_at`."""
+    """Where each rank stood: last step, last operation of it that it finished, and when.
+
+    Columns `rank, step, position, name, ended_at`.
+    """
     order = usual_order(steps)
     placed = steps.assign(position=steps["name"].map(order))
     last = placed.groupby("rank")["step"].transform("max") == placed["step"]
@@ -61,10 +64,10 @@ def behind_findings(job: Job, steps: pd.DataFrame) -> list[Finding]:
     if len(here) > MAX_SHARE_BEHIND * n_peers:
         return []
     return [
-        _behind(
-            job, int(row.rank), len(here), n_peers, f"stopped after {row.name_} of step {row.step}", float(row.ended_at), int(row.step)
+        _behind(job, rank, len(here), n_peers, f"stopped after {name} of step {step}", ended_at, step)
+        for rank, step, name, ended_at in zip(
+            here["rank"].tolist(), here["step"].tolist(), here["name"].tolist(), here["ended_at"].tolist(), strict=True
         )
-        for row in here.rename(columns={"name": "name_"}).itertuples()
     ]
 
 
@@ -102,7 +105,9 @@ def _left_out(job: Job, name: str, table: pd.DataFrame, done: pd.DataFrame) -> l
     if not (usual > 0).all() or table.shape[1] < 3:
         return []
     steps = table.index.to_numpy()
-    inside = (steps[:, None] >= done.loc[table.columns, "min"].to_numpy()) & (steps[:, None] <= done.loc[table.columns, "max"].to_numpy())
+    inside = (steps[:, None] >= done.loc[table.columns, "min"].to_numpy()) & (
+        steps[:, None] <= done.loc[table.columns, "max"].to_numpy()
+    )
     is_less = inside & (values < usual)
     n_less = is_less.sum(axis=1)
     is_odd_step = (n_less > 0) & (n_less <= max(1, table.shape[1] // 4)) & (inside.sum(axis=1) > table.shape[1] // 2)
@@ -112,9 +117,17 @@ def _left_out(job: Job, name: str, table: pd.DataFrame, done: pd.DataFrame) -> l
         rank, step = int(table.columns[column]), int(steps[row])
         found.append(
             Finding(
-                "operations", "spatial", "operation_left_out",
-                f"{where(job, (rank,), ())} left out {name} in step {step}, which all its {table.shape[1] - int(n_less[row])} peers ran",
-                0.95 / int(n_less[row]), job.nodes_under((rank,)), (rank,), iteration=step, phase="train", subject=name, table="onsets",
+                "operations",
+                "spatial",
+                "operation_left_out",
+                f"{where(job, (rank,), ())} left out {name} in step {step}, which {table.shape[1] - int(n_less[row])} peers ran",
+                0.95 / int(n_less[row]),
+                job.nodes_under((rank,)),
+                (rank,),
+                iteration=step,
+                phase="train",
+                subject=name,
+                table="onsets",
             )
-        )  # fmt: skip
+        )
     return found[:16]

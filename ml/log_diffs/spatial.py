@@ -90,7 +90,11 @@ def compare_peers(counts: Floats, may_accuse: Sequence[bool]) -> Comparison:
     n_peers, n_columns = counts.shape
     shown = (counts > 0).sum(axis=0)
     is_global = np.array([is_nearly_all(int(n), n_peers) for n in shown], bool) if n_columns else np.zeros(0, bool)
-    lacking = [(row, tuple(int(c) for c in np.nonzero(is_global & (counts[row] == 0))[0])) for row in range(n_peers)] if n_peers >= 3 else []
+    lacking = (
+        [(row, tuple(int(c) for c in np.nonzero(is_global & (counts[row] == 0))[0])) for row in range(n_peers)]
+        if n_peers >= 3
+        else []
+    )
     missing = tuple((row, columns) for row, columns in lacking if columns)
     accusing = np.nonzero(np.asarray(may_accuse, bool) & ~is_global)[0] if n_columns else np.zeros(0, int)
     outliers = _outliers(counts[:, accusing], accusing) if n_peers >= 3 and len(accusing) else ()

@@ -13,7 +13,10 @@ from ml.log_diffs.topology import Finding, Job, Place
 
 NODES = ("n0", "n1", "n2", "n3")
 PLACES = tuple(
-    Place(r, f"n{r // 2}", r % 2, switch=f"leaf{r // 4}", groups={"tp": (r // 2 * 2, r // 2 * 2 + 1), "dp": tuple(range(r % 2, 8, 2))}) for r in range(8)
+    Place(
+        r, f"n{r // 2}", r % 2, switch=f"leaf{r // 4}", groups={"tp": (r // 2 * 2, r // 2 * 2 + 1), "dp": tuple(range(r % 2, 8, 2))}
+    )
+    for r in range(8)
 )
 COVERAGE = {"logs": 1.0, "stacks": 1.0, "operations": 1.0, "metrics": 1.0}
 
@@ -64,7 +67,11 @@ def test_evidence_names_a_place_or_nobody(findings, expected):
 
 
 def test_a_direct_witness_outweighs_effects_elsewhere():
-    found = fused(KILLED, f("machine_outlier", 0.97, ["n3"], source="metrics", at=101.0), f("stopped_first", 0.85, ["n0"], [0], source="operations"))
+    found = fused(
+        KILLED,
+        f("machine_outlier", 0.97, ["n3"], source="metrics", at=101.0),
+        f("stopped_first", 0.85, ["n0"], [0], source="operations"),
+    )
     assert named(found) == [(("n1",), (2,))]
 
 
@@ -87,7 +94,10 @@ def test_a_finding_on_several_nodes_is_worth_less_for_each():
 
 
 def test_nodes_under_one_switch_are_named_together_as_well():
-    found = fused(f("machine_outlier", 0.95, ["n2"], source="metrics", at=101.0), f("machine_outlier", 0.95, ["n3"], source="metrics", at=101.0, subject="x"))
+    found = fused(
+        f("machine_outlier", 0.95, ["n2"], source="metrics", at=101.0),
+        f("machine_outlier", 0.95, ["n3"], source="metrics", at=101.0, subject="x"),
+    )
     assert ("n2", "n3") in [c.nodes for c in found.candidates]
     assert any("switch leaf1" in e.statement for c in found.candidates for e in c.evidence)
 
@@ -98,7 +108,9 @@ def test_ranks_of_one_parallel_group_carry_its_name():
 
 
 def test_what_all_ranks_show_is_global_and_accuses_nobody():
-    found = fused(f("rank_exception", 0.9, NODES, range(8), is_global=True), f("stopped_first", 0.3, ["n2"], [5], source="operations"))
+    found = fused(
+        f("rank_exception", 0.9, NODES, range(8), is_global=True), f("stopped_first", 0.3, ["n2"], [5], source="operations")
+    )
     assert (found.spatial_signal, found.candidates) == ("global", ())
 
 
@@ -117,7 +129,9 @@ def test_a_completed_job_accuses_nobody_whatever_its_noise(noise):
 
 def test_a_slowdown_is_explained_by_speed_and_machines_not_by_words():
     slow = f("step_time_shift", 0.9, source="operations", iteration=40)
-    found = fused(slow, f("slow_worker", 0.9, ["n1"], [2, 3], source="operations"), f("rank_exception", 0.9, ["n0"], [0]), state="COMPLETED")
+    found = fused(
+        slow, f("slow_worker", 0.9, ["n1"], [2, 3], source="operations"), f("rank_exception", 0.9, ["n0"], [0]), state="COMPLETED"
+    )
     assert found.symptom == "slowdown"
     assert named(found) == [(("n1",), (2, 3))]
 
@@ -169,10 +183,27 @@ def test_no_candidate_is_called_a_root_cause():
 def test_the_document_has_the_words_of_the_contract():
     document = json.loads(text(fused(KILLED, ECHOES)))
     assert list(document) == [
-        "job_id", "state", "verified", "symptom", "cause_class", "cause_confidence", "onset", "spatial_signal", "candidates", "templates", "missing",
-        "baselines", "coverage", "versions",
-    ]  # fmt: skip
-    assert document["onset"] == {"window_start_at": "1970-01-01T00:01:40.000Z", "window_end_at": "1970-01-01T00:01:50.000Z", "iteration": 60, "phase": "train"}
+        "job_id",
+        "state",
+        "verified",
+        "symptom",
+        "cause_class",
+        "cause_confidence",
+        "onset",
+        "spatial_signal",
+        "candidates",
+        "templates",
+        "missing",
+        "baselines",
+        "coverage",
+        "versions",
+    ]
+    assert document["onset"] == {
+        "window_start_at": "1970-01-01T00:01:40.000Z",
+        "window_end_at": "1970-01-01T00:01:50.000Z",
+        "iteration": 60,
+        "phase": "train",
+    }
     assert list(document["candidates"][0]) == ["score", "nodes", "ranks", "devices", "groups", "evidence"]
     assert list(document["candidates"][0]["evidence"][0]) == ["source", "axis", "statement", "at", "table", "refs"]
     assert document["verified"] is False
@@ -182,9 +213,15 @@ def test_the_document_has_the_words_of_the_contract():
     ("event", "is_kept"),
     [
         (NodeEvent("n1", "GPU-1", 95.0, "xid", 79, "critical", "GPU has fallen off the bus"), True),
-        (NodeEvent("n1", None, 199.0 + 300.0, "link_down", None, "critical", "eth0: link down"), True),  # five minutes after the end count
+        (
+            NodeEvent("n1", None, 199.0 + 300.0, "link_down", None, "critical", "eth0: link down"),
+            True,
+        ),  # five minutes after the end count
         (NodeEvent("n1", None, 200.0 + 301.0, "link_down", None, "critical", "eth0: link down"), False),
-        (NodeEvent("n1", None, -401.0, "link_down", None, "critical", "eth0: link down"), False),  # more than ten minutes before the end
+        (
+            NodeEvent("n1", None, -401.0, "link_down", None, "critical", "eth0: link down"),
+            False,
+        ),  # more than ten minutes before the end
         (NodeEvent("elsewhere", None, 150.0, "xid", 79, "critical", "x"), False),
     ],
 )

@@ -44,7 +44,9 @@ def test_a_class_follows_from_words_and_events(finding, name):
     assert cause_of(case(finding), Symptom.CRASH).name == name
 
 
-@pytest.mark.parametrize(("symptom", "name"), [(Symptom.OOM, "OutOfMemory"), (Symptom.NODE_FAILURE, "NodeFailure"), (Symptom.HANG, "undetermined")])
+@pytest.mark.parametrize(
+    ("symptom", "name"), [(Symptom.OOM, "OutOfMemory"), (Symptom.NODE_FAILURE, "NodeFailure"), (Symptom.HANG, "undetermined")]
+)
 def test_a_symptom_alone_may_say_the_class(symptom, name):
     assert cause_of(case(), symptom).name == name
 

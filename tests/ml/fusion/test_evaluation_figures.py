@@ -6,15 +6,26 @@ from ml.fusion.evaluate import evaluate
 
 
 def truth(job_id, **more):
-    return {"job_id": job_id, "symptom": "crash", "symptom_also": [], "faulty_nodes": ["n1"], "faulty_ranks": [2], "spatial": "localised",
-            "onset_iteration": 50, "indicating": ["SIGKILL"], **more}  # fmt: skip
+    return {
+        "job_id": job_id,
+        "symptom": "crash",
+        "symptom_also": [],
+        "faulty_nodes": ["n1"],
+        "faulty_ranks": [2],
+        "spatial": "localised",
+        "onset_iteration": 50,
+        "indicating": ["SIGKILL"],
+        **more,
+    }
 
 
 def said(symptom="crash", candidates=((0.9, "n1", [2]),), iteration=52, example="ended by SIGKILL"):
     return {
-        "symptom": symptom, "candidates": [{"score": s, "nodes": [n], "ranks": r} for s, n, r in candidates], "onset": {"iteration": iteration},
+        "symptom": symptom,
+        "candidates": [{"score": s, "nodes": [n], "ranks": r} for s, n, r in candidates],
+        "onset": {"iteration": iteration},
         "templates": [{"template": "x", "example": example}],
-    }  # fmt: skip
+    }
 
 
 def figures(truths, documents):
@@ -64,5 +75,7 @@ def test_what_is_null_in_the_truth_is_not_scored():
 
 
 def test_the_median_error_is_over_jobs_with_an_onset():
-    rows = evaluate([truth("a"), truth("b"), truth("c")], {"a": said(iteration=50), "b": said(iteration=53), "c": said(iteration=60)})
+    rows = evaluate(
+        [truth("a"), truth("b"), truth("c")], {"a": said(iteration=50), "b": said(iteration=53), "c": said(iteration=60)}
+    )
     assert rows["onset_median_error"] == {"value": 3.0, "numerator": 3, "denominator": 3}

@@ -46,7 +46,11 @@ GROWN = f("machine_outlier", 0.8, source="metrics", nodes=("n1",), subject="memo
         ("FAILED", [CRASHED, LOST], "launch_failure"),
         ("FAILED", [f("rank_exception", is_global=True)], "launch_failure"),
         ("FAILED", [WAITED], "launch_failure"),
-        ("FAILED", [PROGRESSED, f("node_without_ending", nodes=("n1",)), f("node_exit_differs", nodes=("n1",)), WAITED, SILENT], "node_failure"),
+        (
+            "FAILED",
+            [PROGRESSED, f("node_without_ending", nodes=("n1",)), f("node_exit_differs", nodes=("n1",)), WAITED, SILENT],
+            "node_failure",
+        ),
         ("FAILED", [PROGRESSED, f("node_exit_differs", nodes=("n1",)), WAITED, SILENT], "hang"),
         ("FAILED", [PROGRESSED], "undetermined"),
         # ended from outside

@@ -5,9 +5,15 @@ import pandas as pd
 import pytest
 
 from ml.log_diffs.course import (
-    choose_onset, iteration_times, level_shift, loss_jump_findings, non_finite_findings, pauses, silence_findings, slow_stretch,
+    iteration_times,
+    level_shift,
+    loss_jump_findings,
+    non_finite_findings,
+    pauses,
+    slow_stretch,
     slowdown_findings,
-)  # fmt: skip
+)
+from ml.log_diffs.onset import choose_onset, silence_findings
 from ml.log_diffs.topology import Finding, Job
 
 
@@ -67,9 +73,13 @@ def test_step_times_that_are_not_printed_follow_from_the_stamps():
     assert iteration_times(lines)["step_time_s"].tolist() == pytest.approx([0.2, 0.6])
 
 
-@pytest.mark.parametrize(("losses", "found"), [([6.5, 6.4, float("nan")], 15), ([6.5, float("inf"), 6.3], 10), ([6.5, 6.4, 6.3], None)])
+@pytest.mark.parametrize(
+    ("losses", "found"), [([6.5, 6.4, float("nan")], 15), ([6.5, float("inf"), 6.3], 10), ([6.5, 6.4, 6.3], None)]
+)
 def test_the_first_loss_that_is_not_finite_is_told(losses, found):
-    lines = pd.DataFrame({"rank": 0, "iteration": [5, 10, 15], "occurred_at": [1.0, 2.0, 3.0], "loss": losses, "grad_norm": [0.3] * 3})
+    lines = pd.DataFrame(
+        {"rank": 0, "iteration": [5, 10, 15], "occurred_at": [1.0, 2.0, 3.0], "loss": losses, "grad_norm": [0.3] * 3}
+    )
     told = non_finite_findings(lines.assign(is_loss_printed=True, is_grad_norm_printed=True))
     assert [f.iteration for f in told] == ([] if found is None else [found])
 

@@ -21,13 +21,19 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 227, in
         ("RuntimeError: DataLoader timed out after 60 seconds", Voice.ORIGIN),
         ("botocore.exceptions.ReadTimeoutError: Read timeout on https://s3.example", Voice.ORIGIN),
         # a peer went away
-        (TRACEBACK + "RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.1]:80. The remote worker crashed.", Voice.CASCADE),
+        (
+            TRACEBACK + "RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.1]:80. The remote worker crashed.",
+            Voice.CASCADE,
+        ),
         ("RuntimeError: recv failed: Connection reset by peer", Voice.CASCADE),
         ("BrokenPipeError: [Errno 32] Broken pipe", Voice.CASCADE),
         ("torch.distributed.DistBackendError: NCCL communicator was aborted on rank 3", Voice.CASCADE),
         # a peer did not come
         (TRACEBACK + "RuntimeError: Timed out waiting 25000ms for recv operation to complete", Voice.WAITING),
-        ("[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 ms before timing out.", Voice.WAITING),
+        (
+            "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 ms before timing out.",
+            Voice.WAITING,
+        ),
         # the launcher ended it or sums up
         ("Sending process 12 closing signal SIGTERM", Voice.TEARDOWN),
         ("Received 15 death signal, shutting down workers", Voice.TEARDOWN),
@@ -46,16 +52,32 @@ def test_a_message_speaks_of_its_writer_of_a_peer_or_of_the_launcher(message, ex
     [
         (TRACEBACK + "KeyError: 'targets'", "KeyError", "'targets'"),
         (TRACEBACK + "FileNotFoundError: no shard", "FileNotFoundError", "no shard"),
-        ("[rank3]: " + TRACEBACK.replace("\n", "\n[rank3]: ") + "json.decoder.JSONDecodeError: Expecting value", "JSONDecodeError", "Expecting value"),
-        ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "gaierror", "[Errno -3] Temporary failure in name resolution"),
+        (
+            "[rank3]: " + TRACEBACK.replace("\n", "\n[rank3]: ") + "json.decoder.JSONDecodeError: Expecting value",
+            "JSONDecodeError",
+            "Expecting value",
+        ),
+        (
+            "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+            "gaierror",
+            "[Errno -3] Temporary failure in name resolution",
+        ),
         # in a chain the first one happened, the second followed
         (
-            TRACEBACK + "ZeroDivisionError: division by zero\n\nDuring handling of the above exception, another exception occurred:\n\n" + TRACEBACK + "RuntimeError: worker died",
-            "ZeroDivisionError", "division by zero",
+            TRACEBACK
+            + "ZeroDivisionError: division by zero\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + TRACEBACK
+            + "RuntimeError: worker died",
+            "ZeroDivisionError",
+            "division by zero",
         ),
-        ("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  sizes differ", "EnforceNotMet", "sizes differ"),
+        (
+            "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  sizes differ",
+            "EnforceNotMet",
+            "sizes differ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_first_exception_of_a_message_is_told_by_class_and_text(message, kind, text):
     found = raised(message)
     assert found is not None
@@ -90,7 +112,10 @@ Root Cause (first observed failure):
         ("failed (exitcode: -11) local_rank: 0 (pid: 7) of binary: /usr/bin/python", [(None, 0, -11, True)]),
         ("srun: error: n7: tasks 3-4,9: Killed", [(3, None, -9, False), (4, None, -9, False), (9, None, -9, False)]),
         ("srun: error: n7: task 5: Exited with exit code 137", [(5, None, -9, False)]),
-        ("mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 11 (Segmentation fault).", [(3, None, -11, False)]),
+        (
+            "mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 11 (Segmentation fault).",
+            [(3, None, -11, False)],
+        ),
         ("all is well", []),
     ],
 )
@@ -103,7 +128,9 @@ def test_codes_of_shells_and_of_python_mean_the_same_signal():
     assert (signal_name(-9), signal_name(1), signal_name(-99)) == ("SIGKILL", "exit code 1", "signal 99")
 
 
-@pytest.mark.parametrize("piece", ["a" * 200_000, "Error: " * 40_000, " : : :" * 40_000, "A." * 60_000 + "Error", "rank 1 " * 40_000, "[" * 100_000])
+@pytest.mark.parametrize(
+    "piece", ["a" * 200_000, "Error: " * 40_000, " : : :" * 40_000, "A." * 60_000 + "Error", "rank 1 " * 40_000, "[" * 100_000]
+)
 def test_hostile_lines_take_linear_time(piece):
     began = time.perf_counter()
     voice(piece), raised(piece), exits_in(piece)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from ml.log_diffs.origins import Utterance, all_findings
+from ml.log_diffs.origins import all_findings
 from ml.log_diffs.topology import Job, Place
+from ml.log_diffs.utterances import Utterance
 
 NODES = ("n0", "n1", "n2", "n3")
 PLACES = tuple(Place(r, f"n{r // 2}", r % 2, role="trainer") for r in range(8))
@@ -13,12 +14,30 @@ WAITED = "RuntimeError: Timed out waiting 25000ms for recv operation to complete
 
 
 def said(rank, text, at, node=None, **more):
-    return Utterance(f"t-{text[:12]}-{rank}", text, node or f"n{rank // 2}", rank, "trainer", "stderr", alert="exception", first_at=at, uncertainty_s=1.0, **more)
+    return Utterance(
+        f"t-{text[:12]}-{rank}",
+        text,
+        node or f"n{rank // 2}",
+        rank,
+        "trainer",
+        "stderr",
+        alert="exception",
+        first_at=at,
+        uncertainty_s=1.0,
+        **more,
+    )
 
 
 def reported(node, local, code, at):
     return Utterance(
-        f"exit{code}", f"failed (exitcode: {code}) local_rank: {local} (pid: 7) of binary: python", node, None, "launcher", "agent", alert="signal", first_at=at
+        f"exit{code}",
+        f"failed (exitcode: {code}) local_rank: {local} (pid: 7) of binary: python",
+        node,
+        None,
+        "launcher",
+        "agent",
+        alert="signal",
+        first_at=at,
     )
 
 
@@ -72,7 +91,9 @@ def test_normal_errors_are_no_origin():
 
 
 def test_a_node_whose_files_just_end_is_missed():
-    words = [w for n in (0, 2, 3) for w in (reported(f"n{n}", 0, 1, 130.0), said(2 * n, WAITED, 125.0), said(2 * n + 1, WAITED, 125.0))]
+    words = [
+        w for n in (0, 2, 3) for w in (reported(f"n{n}", 0, 1, 130.0), said(2 * n, WAITED, 125.0), said(2 * n + 1, WAITED, 125.0))
+    ]
     found = accusations(words)
     assert ("node_without_ending", ("n1",), (2, 3)) in found
     assert ("no_complaint", ("n1",), (2, 3)) in found
@@ -98,7 +119,9 @@ def test_a_rank_ended_by_sigterm_from_outside_is_an_origin():
 
 
 def told_to_end(node, at):
-    return Utterance("told", "Received 15 death signal, shutting down workers", node, None, "launcher", "agent", alert="signal", first_at=at)
+    return Utterance(
+        "told", "Received 15 death signal, shutting down workers", node, None, "launcher", "agent", alert="signal", first_at=at
+    )
 
 
 def test_launchers_that_are_all_told_to_end_accuse_nobody():
@@ -116,11 +139,16 @@ def test_one_launcher_that_is_told_to_end_is_an_origin_unless_the_job_had_failed
 def test_exceptions_of_one_file_for_all_ranks_name_a_kind_and_the_launcher_the_first_rank():
     alone = Job("j", "FAILED", world_size=8)
     words = [
-        Utterance("a", "Traceback (most recent call last):\nValueError: too many values", stream="other", alert="exception", first_at=1.0),
         Utterance(
-            "b", "x\nRoot Cause (first observed failure):\n[0]:\n  time      : 2022-09-24_22:26:35\n  host      : node14\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 4)\n",
-            stream="other", alert="exit_code", first_at=2.0,
+            "a", "Traceback (most recent call last):\nValueError: too many values", stream="other", alert="exception", first_at=1.0
         ),
-    ]  # fmt: skip
+        Utterance(
+            "b",
+            "x\nRoot Cause (first observed failure):\n[0]:\n  time      : 2022-09-24_22:26:35\n  host      : node14\n  rank      : 2 (local_rank: 2)\n  exitcode  : 1 (pid: 4)\n",
+            stream="other",
+            alert="exit_code",
+            first_at=2.0,
+        ),
+    ]
     found = all_findings(alone, words, {})
     assert [(f.kind, f.nodes, f.ranks) for f in found] == [("rank_exit_mute", ("node14",), (2,)), ("rank_exception", (), ())]

@@ -37,7 +37,9 @@ def test_ranks_that_stop_at_the_same_place_accuse_nobody():
 
 
 def test_a_majority_behind_are_victims():
-    assert behind_findings(JOB, line(20, {0: (10, "backward"), 1: (9, "optimizer"), 2: (9, "optimizer"), 3: (9, "optimizer")})) == []
+    assert (
+        behind_findings(JOB, line(20, {0: (10, "backward"), 1: (9, "optimizer"), 2: (9, "optimizer"), 3: (9, "optimizer")})) == []
+    )
 
 
 def test_a_rank_without_any_operation_stopped_before_all_others():

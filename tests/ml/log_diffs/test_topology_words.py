@@ -6,7 +6,13 @@ from ml.log_diffs.topology import Job, Place, exact_groups, is_nearly_all, rank_
 
 PLACES = tuple(
     # two nodes a leaf switch, two ranks a node, tensor groups on a node, data groups across
-    Place(rank, f"n{rank // 2}", rank % 2, switch=f"leaf{rank // 4}", groups={"tp": (rank // 2 * 2, rank // 2 * 2 + 1), "dp": tuple(range(rank % 2, 8, 2))})
+    Place(
+        rank,
+        f"n{rank // 2}",
+        rank % 2,
+        switch=f"leaf{rank // 4}",
+        groups={"tp": (rank // 2 * 2, rank // 2 * 2 + 1), "dp": tuple(range(rank % 2, 8, 2))},
+    )
     for rank in range(8)
 )
 JOB = Job("j", "FAILED", nodes=("n0", "n1", "n2", "n3"), places=PLACES)
@@ -32,7 +38,8 @@ def test_a_group_is_named_when_it_holds_exactly_the_affected_ranks(ranks, groups
 
 
 @pytest.mark.parametrize(
-    ("nodes", "switch"), [(["n0", "n1"], "leaf0"), (["n2", "n3"], "leaf1"), (["n1", "n2"], None), (["n0"], None), (["n0", "n1", "n2"], None)]
+    ("nodes", "switch"),
+    [(["n0", "n1"], "leaf0"), (["n2", "n3"], "leaf1"), (["n1", "n2"], None), (["n0"], None), (["n0", "n1", "n2"], None)],
 )
 def test_a_switch_is_named_when_exactly_its_nodes_are_affected(nodes, switch):
     assert shared_switch(PLACES, nodes) == switch
@@ -44,6 +51,8 @@ def test_places_read_as_words():
     assert where(JOB, (), ("n1",)) == "node n1"
 
 
-@pytest.mark.parametrize(("n", "of", "all_"), [(63, 64, True), (4, 5, True), (3, 4, True), (2, 4, False), (1, 2, False), (2, 2, True), (1, 8, False)])
+@pytest.mark.parametrize(
+    ("n", "of", "all_"), [(63, 64, True), (4, 5, True), (3, 4, True), (2, 4, False), (1, 2, False), (2, 2, True), (1, 8, False)]
+)
 def test_what_nearly_all_show_accuses_nobody(n, of, all_):
     assert is_nearly_all(n, of) is all_
