@@ -42,6 +42,8 @@ ONSET_HALF = 0.05
 """The same when the rank's own past says, too, that it became slower."""
 RANK_CHANGE, OPERATION_CHANGE = 4.2, 4.5
 """Clearness of a change (see `changes`) in a rank's excess: healthy jobs reach 3.4, and 3.7 in the best of its operations."""
+CLEAR, CLEAR_ONSET, CLEAR_PEERS = 8.0, 0.5, 0.7
+"""From an excess of eight standard errors on less of it is needed, down to this share with or without an onset."""
 LEAST_REPORTED = 0.02
 OPERATION_SHARE = 0.05
 QUIET = 0.45
@@ -52,7 +54,7 @@ QUIET = 0.45
 class Excess:
     """One rank's work beyond its peers in one period: seconds a step (a lower bound) and share of the step.
 
-    `operation` is None for all its work together.
+    `clearness` is the excess in units of its standard error; `operation` is None for all its work together.
     """
 
     position: int
@@ -62,11 +64,18 @@ class Excess:
     share: float
     share_positive: float
     has_onset: bool
+    clearness: float = 0.0
     operation: str | None = None
 
     def score(self, half: float) -> float:
-        """Strength of the effect, less where it shows in fewer than three of four steps."""
+        """Strength of the effect, less where it shows in fewer than three of four steps.
+
+        Quiet machines show small effects as clearly as noisy ones show large ones: what is far beyond its error needs
+        less of an effect.
+        """
         at_half = half * ONSET_HALF / HALF if self.has_onset else half
+        least = CLEAR_ONSET if self.has_onset else CLEAR_PEERS
+        at_half *= min(1.0, max(least, CLEAR / self.clearness)) if self.clearness > 0 else 1.0
         return strength(self.share, at_half) * min(1.0, max(0.0, (self.share_positive - 0.5) / 0.25))
 
 
@@ -95,25 +104,28 @@ def slow_workers(
 def _steady(position: int, excess: Floats, step: Floats, least_strength: float, operation: str | None = None) -> Excess:
     """The period in which this rank's excess is the largest share of the step."""
     usable = np.where(np.arange(len(excess)) < WARM_UP, np.nan, excess)
-    best = Excess(position, 0, len(excess), 0.0, 0.0, 0.0, False, operation)
+    best = Excess(position, 0, len(excess), 0.0, 0.0, 0.0, False, 0.0, operation)
     for period in segments(usable, LEAST_PERIOD, least_strength=least_strength):
         part, length = usable[period.first : period.end], step[period.first : period.end]
         known = np.isfinite(part)
         if known.sum() < min(LEAST_STEPS, len(excess) - WARM_UP):
             continue
-        seconds, typical = _surely(part[known]), float(np.median(length[known]))
+        seconds, clearness = _surely(part[known])
+        typical = float(np.median(length[known]))
         share = seconds / typical if typical > 0 else 0.0
         if share > best.share:
             positive = float((part[known] > 0).mean())
-            best = Excess(position, period.first, period.end, seconds, share, positive, period.first > 0, operation)
+            has_onset = period.first > 0
+            best = Excess(position, period.first, period.end, seconds, share, positive, has_onset, clearness, operation)
     return best
 
 
-def _surely(excess: Floats) -> float:
-    """The median excess less twice its standard error: few or noisy steps show little."""
+def _surely(excess: Floats) -> tuple[float, float]:
+    """The median excess less twice its standard error (few or noisy steps show little), and how many errors it is."""
     middle = float(np.median(excess))
     spread = 1.4826 * float(np.median(np.abs(excess - middle)))
-    return max(0.0, middle - 2 * 1.253 * spread / math.sqrt(len(excess)))
+    error = 1.253 * spread / math.sqrt(len(excess))
+    return max(0.0, middle - 2 * error), middle / error if error > 0 else CLEAR
 
 
 def _half(steady: Mapping[int, Excess], names: Sequence[str]) -> float:
