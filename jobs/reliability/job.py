@@ -35,7 +35,7 @@ def run(context: StageContext) -> None:
         context.write("reliability_nodes", rows_of(machines, "node", "reliability_nodes"))
         stragglers = context.read("straggler_reports").where("slowdown IS NOT NULL").select("job_id", "slowdown", "gpu_hours")
         facts = told(runs, "run").unionByName(told(lineages, "lineage")).unionByName(told(stragglers, "straggler"))
-        figures = facts.groupBy(F.lit(0)).applyInArrow(t.figure_maker, PAIR)
+        figures = facts.withColumn("fleet", F.lit("all")).groupBy("fleet").applyInArrow(t.figure_maker, PAIR)
         context.write("reliability_figures", rows_of(figures.unionByName(machines), "figure", "reliability_figures"))
     finally:
         context.spark.catalog.clearCache()
