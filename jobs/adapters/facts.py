@@ -57,6 +57,10 @@ class Progress:
         return None
 
 
+_NO_FIGURES = frozenset({"step", "iter", "iteration", "global_step", "micro_step", "epoch", "eta", "rank", "world_size", "pid"})
+"""Pairs that do not make a line an iteration line."""
+
+
 def progress_of(message: str) -> Progress | None:
     """The iteration line in a message: a step number and at least one numeric pair beside it.
 
@@ -72,8 +76,7 @@ def progress_of(message: str) -> Progress | None:
     values = _bar_pairs(head) if head.count("|") > 2 else {k.rpartition("  ")[2].strip(" -"): _number(v) for k, v in _PAIR.findall(head)}
     step = _GLOBAL_STEP.search(head)
     iteration = int(step.group(1)) if step else int(found.group(1))
-    names = {k for k in values if k.lower() not in ("step", "iter", "iteration", "global_step", "micro_step", "epoch", "eta", "rank", "world_size", "pid")}
-    if not names or not (found.start() < 80 or "loss" in head):
+    if all(name.lower() in _NO_FIGURES for name in values) or not (found.start() < 80 or "loss" in head):
         return None
     return Progress(iteration, int(found.group(2)) if found.group(2) and not step else None, values)
 
@@ -81,9 +84,11 @@ def progress_of(message: str) -> Progress | None:
 def _bar_pairs(text: str) -> dict[str, float]:
     values: dict[str, float] = {}
     for piece in text.split("|"):
-        name, _, value = piece.rpartition(":")
+        name, colon, value = piece.rpartition(":")
+        if not colon and "=" not in piece:
+            continue
         try:
-            values[name.strip()] = float(value.replace(",", ""))
+            values[name.strip()] = float(value)
         except ValueError:
             values.update((k.strip(" -"), _number(v)) for k, v in _PAIR.findall(piece[:300]))
     values.pop("", None)

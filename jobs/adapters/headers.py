@@ -7,6 +7,7 @@ the following lines in one go: logs are regular. Every pattern is bounded, so th
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -19,6 +20,8 @@ LEVELS = {
     "F": "CRITICAL", "C": "CRITICAL", "FATAL": "CRITICAL", "CRITICAL": "CRITICAL", "ALERT": "CRITICAL", "PANIC": "CRITICAL",
 }  # fmt: skip
 _LEVEL = r"(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERR|EXCEPTION|FATAL|CRITICAL|Debug|Info|Warning|Error|Fatal|debug|info|warning|error|fatal)"
+_LOGGER = r" {1,4}[\w.<>]{1,80}:\d{1,6}(?: \||\]|:| -)(?: |$)|:[A-Za-z_][\w.]{0,80}:"
+"""What makes a level the beginning of a longer token."""
 _SOURCE = r"[\w./+<>-]{1,160}:\d{1,6}"
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -45,7 +48,7 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("logger_level", "_-" + _LETTERS, rf"(?:- )?[A-Za-z_][\w.]{{0,80}}(?: - | ){_LEVEL}(?: - | ?: | ?\| ?)"),
     ("level_logger", "DIWEFCTN", rf"{_LEVEL} {{1,4}}[\w.<>]{{1,80}}:\d{{1,6}}(?: \||\]|:| -)(?: |$)"),
     ("python", "DIWEFC", rf"{_LEVEL}:[A-Za-z_][\w.]{{0,80}}:"),
-    ("level", "-DIWEFCTNdiwef", rf"(?:- )?{_LEVEL}(?:: ?| - | \| |(?<=[A-Z]) {{1,8}}(?=\S))"),
+    ("level", "-DIWEFCTNdiwef", rf"(?:- )?{_LEVEL}(?!{_LOGGER})(?:: ?| - | \| |(?<=[A-Z]) {{1,8}}(?=\S))"),
     ("nccl", _LETTERS, r"([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[(\d{1,3})\] (?=NCCL (INFO|WARN|TRACE|ERROR)?)"),
     ("host", "abcdefghijklmnopqrstuvwxyz", r"([a-z][\w-]{0,62}\d[\w.-]{0,62}): (?=\[\d{4}-|\[rank|iteration)"),
 )  # fmt: skip
@@ -194,16 +197,22 @@ class HeaderReader:
         self._has_labels = has_labels
         self._layouts: list[tuple[re.Pattern[str], tuple[int, ...]]] = []
         self._seen: set[tuple[int, ...]] = set()
+        self._n_uses: Counter[tuple[int, ...]] = Counter()
 
     def read(self, line: str) -> Header:
         """The header of one line."""
         for i, (pattern, tokens) in enumerate(self._layouts):
             found = pattern.match(line)
             if found and not self._continues(line, found.end(), tokens):
+                self._n_uses[tokens] += 1
                 if i > 2:
                     self._layouts.insert(0, self._layouts.pop(i))
                 return self._header(found.end(), tokens, found.groups())
         return self._peel(line)
+
+    def layouts(self) -> list[tuple[int, ...]]:
+        """Token sequences that lines have had so far, the most frequent first."""
+        return sorted((tokens for _, tokens in self._layouts), key=lambda tokens: -self._n_uses[tokens])
 
     def _continues(self, line: str, at: int, tokens: tuple[int, ...]) -> bool:
         """Whether a further token follows, so that the line has a longer header than the layout."""

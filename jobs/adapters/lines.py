@@ -83,8 +83,8 @@ class LineReader:
     def blocks(self) -> Iterator[Block]:
         """Blocks of lines, in order."""
         number = 1
-        for offset, data, problems in self._whole_lines():
-            block = self._decoded(data, offset, number)
+        for offset, data, problems in self.raw_blocks():
+            block = self.decoded(data, offset, number)
             block.problems[:0] = problems
             number += len(block.lines)
             yield block
@@ -113,7 +113,7 @@ class LineReader:
             yield text.encode("utf-8", "replace")
             data = self._stream.read(self._block)
 
-    def _whole_lines(self) -> Iterator[tuple[int, bytes, list[Problem]]]:
+    def raw_blocks(self) -> Iterator[tuple[int, bytes, list[Problem]]]:
         """Offset and bytes of blocks that end with a line end; lines beyond the cap are cut, their rest hashed."""
         carry, offset, lead = b"", 0, b"   "
         over: _Overlong | None = None
@@ -139,13 +139,23 @@ class LineReader:
         elif carry:
             yield offset, carry, []
 
-    def _decoded(self, data: bytes, offset: int, number: int) -> Block:
+    def decoded(self, data: bytes, offset: int, number: int) -> Block:
+        """Cleaned lines of consecutive bytes; `number` is that of the first line."""
         if data.endswith(b"\n"):
             data = data[:-1]
         raws = data.split(b"\n")
         offsets = list(accumulate((len(r) + 1 for r in raws[:-1]), initial=offset))
         lines = data.decode("ascii").split("\n") if data.isascii() else [self._text(raw) for raw in raws]
-        block = Block(lines, offsets, number)
+        return self._cleaned(Block(lines, offsets, number), raws, data)
+
+    def picked(self, data: bytes, starts: list[int], ends: list[int], offset: int) -> Block:
+        """Cleaned lines of some of the lines of a block, by their bounds in `data`."""
+        raws = [data[a:b] for a, b in zip(starts, ends)]
+        lines = [raw.decode("ascii") if raw.isascii() else self._text(raw) for raw in raws]
+        block = Block(lines, [offset + a for a in starts], 0)
+        return self._cleaned(block, raws, b"\n".join(raws)) if raws else block
+
+    def _cleaned(self, block: Block, raws: list[bytes], data: bytes) -> Block:
         if max(map(len, raws)) > LINE_CAP:
             self._cut_long(block, raws)
         if b"\r" in data:

@@ -15,7 +15,8 @@ from jobs.adapters import facts
 from jobs.adapters.base import FileContext, Rows
 from jobs.adapters.failures import failures_in
 from jobs.adapters.headers import NOTHING, Header, HeaderReader
-from jobs.adapters.log_rows import IterationColumns, RecordColumns
+from jobs.adapters.lines import Block
+from jobs.adapters.log_rows import IterationColumns, RecordColumns, Stamps
 from jobs.adapters.merge import Event, Merger, kind_of
 from jobs.adapters.stamps import Clock, from_us, to_us
 from jobs.adapters.tracebacks import glued, take_apart
@@ -98,6 +99,35 @@ class LogParser:
             else:
                 self._merge(number, offset, header, message)
 
+    def feed_apart(self, block: Block, indexes: list[int], first_line: int) -> list[tuple[int, str, int | None]]:
+        """Take in some lines of a block, given by their indexes; what lies between them was plain and closes open events.
+
+        Returns the writer's phase and iteration from each index on, the state before as the first entry.
+        """
+        writer = self._writer(self.own_place())
+        changes: list[tuple[int, str, int | None]] = [(-1, writer.phases.phase, writer.iteration)]
+        before = -2
+        for index, line, offset in zip(indexes, block.lines, block.offsets):
+            if index != before + 1 and not self.merger.is_idle:
+                for event in self.merger.close():
+                    self._finish(event)
+            before = index
+            self.feed([line], [offset], first_line + index)
+            if (writer.phases.phase, writer.iteration) != changes[-1][1:]:
+                changes.append((index, writer.phases.phase, writer.iteration))
+        return changes
+
+    def own_place(self) -> Place:
+        """The place of a line that says nothing of its own: the file's."""
+        return self._place(NOTHING, "")
+
+    def saw(self, first_us: int, last_us: int, n: int) -> None:
+        """Book plain lines that went another way."""
+        self.n_understood += n
+        self.n_read += n
+        self.first_us = first_us if self.first_us is None else min(self.first_us, first_us)
+        self.last_us = last_us if self.last_us is None else max(self.last_us, last_us)
+
     def feed_one(self, line: str, offset: int, number: int, at_us: int | None, place: Place, stream: str | None) -> None:
         """Take one unwrapped line in, with what its transport says of it; counting is the transport's."""
         header = self.headers.read(line)
@@ -127,7 +157,7 @@ class LogParser:
         self._merge_one(number, offset, header, message, writer)
 
     def _merge_one(self, number: int, offset: int, header: Header, message: str, writer: object) -> None:
-        key = (header.rank, header.local_rank, header.label, header.pid, writer)
+        key = writer if self.merger.is_own_stream else (header.rank, header.local_rank, header.label, header.pid, writer)
         for event in self.merger.feed(key, number, offset, header, message):
             self._finish(event)
 
@@ -280,13 +310,15 @@ class LogParser:
             return False
         return True
 
-    def rows(self) -> Iterator[Rows]:
-        """What the lines so far gave, as rows; leaves the columns empty."""
+    def rows(self, others: Stamps | None = None) -> Iterator[Rows]:
+        """What the lines so far gave, as rows; leaves the columns empty. `others` are stamps of lines that went another way."""
         in_file = {"attempt": self.context.attempt, "stream": self.context.stream}
         if len(self._records):
-            rows, self._carried_us = self._records.rows(self._carried_us, self.time_source, in_file)
+            rows, self._carried_us = self._records.rows(self._carried_us, self.time_source, in_file, others)
             self._records = RecordColumns()
             yield rows
+        elif others is not None and len(others[1]):
+            self._carried_us = int(others[1][-1])
         if len(self._iterations):
             rows, self._iterations = self._iterations.rows(), IterationColumns()
             yield rows

@@ -39,9 +39,12 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.line)
 
-    def rows(self, last_us: int, source: str, in_file: dict[str, Any]) -> tuple[Rows, int]:
-        """The block as rows, events without a stamp dated by the one before; and the last stamp seen."""
-        at, spread, sources, last = dated(self.at_us, self.precision_s, last_us, source)
+    def rows(self, last_us: int, source: str, in_file: dict[str, Any], others: Stamps | None = None) -> tuple[Rows, int]:
+        """The block as rows, events without a stamp dated by the one before; and the last stamp seen.
+
+        `others` are lines and stamps of events that went another way.
+        """
+        at, spread, sources, last = self._dated(last_us, source, others)
         columns: dict[str, Any] = {
             "line": self.line, "byte_offset": self.byte_offset, "n_lines": self.n_lines, "occurred_at": at, "time_source": sources,
             "time_uncertainty_s": spread, "node": self.node, "rank": self.rank, "local_rank": self.local_rank, "role": self.role,
@@ -49,6 +52,21 @@ class RecordColumns:
         }  # fmt: skip
         columns.update({name: [value] * len(self) for name, value in in_file.items()})
         return Rows("log_records", columns), last
+
+    def _dated(self, last_us: int, source: str, others: Stamps | None) -> tuple[list[Any], list[Any], list[Any], int]:
+        if others is None or min(self.at_us, default=0) >= 0:
+            return dated(self.at_us, self.precision_s, last_us, source)
+        lines = np.concatenate([np.array(self.line, np.int64), others[0]])
+        order = np.argsort(lines, kind="stable")
+        at = np.concatenate([np.array(self.at_us, np.int64), others[1]])[order]
+        spread = np.concatenate([np.array(self.precision_s), np.full(len(others[0]), 1e-6)])[order]
+        times, spreads, sources, last = dated(at.tolist(), spread.tolist(), last_us, source)
+        where = np.argsort(order, kind="stable")[: len(self)].tolist()
+        return [times[i] for i in where], [spreads[i] for i in where], [sources[i] for i in where], last
+
+
+Stamps = tuple[np.ndarray, np.ndarray]
+"""Line numbers and their times, microseconds."""
 
 
 def dated(at_us: list[int], precision_s: list[float], last_us: int, source: str) -> tuple[list[Any], list[Any], list[Any], int]:

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from jobs.adapters.base import FileContext, Parsed, Problem, Tally
+import numpy as np
+
+from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
+from jobs.adapters.fast_lane import MIN_BYTES, WARM_LINES, FastLane
 from jobs.adapters.lines import LineReader, is_binary
 from jobs.adapters.log_parser import LogParser, has_labels
 from jobs.adapters.paths import bare_name
@@ -47,16 +50,62 @@ class LogAdapter:
         reader = LineReader(stream)
         parser = LogParser(context, labels=has_labels(head.decode("utf-8", "replace")))
         n_refused = 0
-        for block in reader.blocks():
-            parser.feed(block.lines, block.offsets, block.first_line)
+        for block in _blocks(reader, parser):
             n_refused += len(block.refused)
             yield from block.problems
-            yield from parser.rows()
+            yield from block.rows
         yield from parser.close()
         first, last = parser.span()
         flags = tuple(sorted(parser.flags | reader.encoding.flags))
         n_understood = min(parser.n_understood - n_refused, parser.n_read - n_refused)
         yield Tally(parser.n_read, max(n_understood, 0), first, last, reader.encoding.name, flags)
+
+
+@dataclass
+class _Parsed:
+    """What one stretch of a log gave."""
+
+    problems: list[Problem]
+    refused: set[int]
+    rows: list[Rows]
+
+
+def _blocks(reader: LineReader, parser: LogParser) -> Iterator[_Parsed]:
+    """A log stretch by stretch: line by line at first, and by the fast lane once a layout is known that it can read."""
+    lane = FastLane(parser)
+    number = 1
+    for offset, data, problems in reader.raw_blocks():
+        for start, part in _warmed(data, number == 1):
+            n_lines = part.count(b"\n") + (not part.endswith(b"\n"))
+            if len(part) >= MIN_BYTES and lane.ready():
+                yield _fast(reader, parser, lane, part, offset + start, number, problems)
+            else:
+                block = reader.decoded(part, offset + start, number)
+                parser.feed(block.lines, block.offsets, number)
+                yield _Parsed([*problems, *block.problems], block.refused, list(parser.rows()))
+            number, problems = number + n_lines, []
+
+
+def _warmed(data: bytes, is_first: bool) -> list[tuple[int, bytes]]:
+    """The first lines of a large file apart, so that its layout is known for the rest."""
+    cut = 0
+    if is_first and len(data) > MIN_BYTES:
+        for _ in range(WARM_LINES):
+            cut = data.find(b"\n", cut) + 1
+            if not cut:
+                break
+    return [(0, data[:cut]), (cut, data[cut:])] if 0 < cut < len(data) else [(0, data)]
+
+
+def _fast(reader: LineReader, parser: LogParser, lane: FastLane, data: bytes, offset: int, number: int, problems: list[Problem]) -> _Parsed:
+    found = lane.scan(data)
+    other = np.flatnonzero(found.messages == 0)
+    block = reader.picked(data, found.starts[other].tolist(), found.ends[other].tolist(), offset)
+    changes = parser.feed_apart(block, other.tolist(), number)
+    plain = lane.rows(data, offset, number, found, changes)
+    index = np.flatnonzero(found.messages)
+    rows = list(parser.rows((number + index, found.at_us[index])))
+    return _Parsed([*problems, *block.problems], block.refused, rows if plain is None else [plain, *rows])
 
 
 def _torchrun(path: str, head: bytes) -> float:
