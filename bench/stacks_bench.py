@@ -147,10 +147,11 @@ def main() -> None:
     if given.spark:
         spark(given.ranks, given.frames, given.samples)
         return
-    for share in (4, 2, 1):
-        merge_in_memory(given.ranks // share, given.frames, given.samples, given.distinct)
+    # The command first: a child's peak begins at what its parent holds.
     for share in (4, 2, 1):
         command(given.ranks // share, given.frames, given.samples)
+    for share in (4, 2, 1):
+        merge_in_memory(given.ranks // share, given.frames, given.samples, given.distinct)
 
 
 if __name__ == "__main__":

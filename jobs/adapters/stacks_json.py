@@ -108,9 +108,7 @@ def read_deeptrace(data: bytes, context: FileContext) -> Iterator[Thread | Probl
             yield Thread(**shared)
         for thread in threads:
             yield Thread(
-                frames=tuple(
-                    deeptrace_frame(text) for text in listed(thread.get("stack_frames")) if isinstance(text, str)
-                ),
+                frames=tuple(deeptrace_frame(text) for text in listed(thread.get("stack_frames")) if isinstance(text, str)),
                 thread_id=plain(thread.get("thread_id")) or None,
                 thread_name=plain(thread.get("thread_name")) or None,
                 **shared,

@@ -24,9 +24,7 @@ _COLUMNS = (
 )  # fmt: skip
 _RANK = re.compile(r"(?<![a-z])(?:global[_-]?)?rank[_\-. ]?(\d{1,7})", re.IGNORECASE)
 _PID = re.compile(r"(?<![a-z])pid[_\-. ]?(\d{1,10})", re.IGNORECASE)
-_EXTENSION = re.compile(
-    r"(?:\.(?:json|txt|log|out|folded|collapsed|stack|stacks|speedscope|gz|zst|xz|bz2))+$", re.IGNORECASE
-)
+_EXTENSION = re.compile(r"(?:\.(?:json|txt|log|out|folded|collapsed|stack|stacks|speedscope|gz|zst|xz|bz2))+$", re.IGNORECASE)
 _KINDS = ("dataloader", "launcher", "trainer")
 _KIND_WORDS = {
     "dataloader": ("dataloader", "data_loader", "data-loader", "data loader", "pt_data_w", "dataworker", "data_worker"),

@@ -12,18 +12,14 @@ from jobs.adapters.stacks_samples import Thread, frame, kind_of, plain
 _MAX_LINE = 4096
 
 PY_SPY_PROCESS = re.compile(r"^Process (\d{1,10}): (.{0,2000})$")
-PY_SPY_THREAD = re.compile(
-    r'^\s{0,8}Thread (0x[0-9a-fA-F]{1,20}|\d{1,20})(?: \(([a-z+ ]{1,40})\))?(?:: "([^"\n]{0,500})")?:?$'
-)
+PY_SPY_THREAD = re.compile(r'^\s{0,8}Thread (0x[0-9a-fA-F]{1,20}|\d{1,20})(?: \(([a-z+ ]{1,40})\))?(?:: "([^"\n]{0,500})")?:?$')
 _PY_SPY_FRAME = re.compile(r"^\s{1,16}(\S.{0,600}) \(([^()\n]{1,1000}?)(?::(\d{1,9}))?\)$")
 PYSTACK_THREAD = re.compile(
     r"^Traceback for thread (\d{1,20})(?: \(([^)\n]{0,200})\))?\s{0,4}(?:\[([^\]\n]{0,200})\])?\s{0,4}"
     r"\(most recent call last\):?$"
 )
 _FILE_FRAME = re.compile(r'^\s{0,16}(?:\((?:Python|C)\) )?File "([^"\n]{1,1500})", line (\d{1,9}),? in (.{1,600})$')
-FAULT_THREAD = re.compile(
-    r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,20})(?: \[([^\]\n]{0,200})\])? \(most recent call first\):$"
-)
+FAULT_THREAD = re.compile(r"^(Current thread|Thread) (0x[0-9a-fA-F]{1,20})(?: \[([^\]\n]{0,200})\])? \(most recent call first\):$")
 GDB_THREAD = re.compile(r"^Thread (\d{1,9}) \((?:Thread )?(0x[0-9a-fA-F]{1,20})?[^\n]{0,400}:$")
 _GDB_FRAME = re.compile(r"^#\d{1,5}\s{1,4}(?:0x[0-9a-fA-F]{1,20} in )?([^\s(]{1,500})[^\n]{0,3000}$")
 _GDB_PLACE = re.compile(r" at ([^\s:]{1,1000}):(\d{1,9})$")
@@ -46,9 +42,7 @@ class _Open:
     def close(self, innermost_first: bool) -> Thread:
         """The thread with its frames outermost first."""
         frames = tuple(reversed(self.frames)) if innermost_first else tuple(self.frames)
-        return Thread(
-            frames, None, None, self.process_type, self.pid, self.thread_id, self.name, self.is_active, self.has_gil
-        )
+        return Thread(frames, None, None, self.process_type, self.pid, self.thread_id, self.name, self.is_active, self.has_gil)
 
 
 Heading = Callable[[str, "_Open"], "_Open | None"]
@@ -62,9 +56,7 @@ def lines_of(data: bytes) -> Iterator[tuple[int, str]]:
         offset += len(raw)
 
 
-def _read(
-    data: bytes, heading: Heading, body: Callable[[str], str | None], innermost_first: bool
-) -> Iterator[Thread | Problem]:
+def _read(data: bytes, heading: Heading, body: Callable[[str], str | None], innermost_first: bool) -> Iterator[Thread | Problem]:
     """Threads of a text in which a heading line opens a thread and lines below it are frames."""
     current, process, n_lost = None, _Open(), 0
     for _, line in lines_of(data):

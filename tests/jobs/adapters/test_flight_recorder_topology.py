@@ -9,7 +9,11 @@ from typing import Any
 
 from jobs.adapters.archive import read_job
 
-GROUPS = {"0": ("default_pg", [0, 1, 2, 3]), "1": ("TENSOR_MODEL_PARALLEL_GROUP", [0, 1]), "2": ("TENSOR_MODEL_PARALLEL_GROUP", [2, 3])}
+GROUPS = {
+    "0": ("default_pg", [0, 1, 2, 3]),
+    "1": ("TENSOR_MODEL_PARALLEL_GROUP", [0, 1]),
+    "2": ("TENSOR_MODEL_PARALLEL_GROUP", [2, 3]),
+}
 
 
 def write_job(folder: Path, record: dict[str, Any], dumped: list[int]) -> None:
