@@ -12,7 +12,9 @@ from typing import BinaryIO
 from jobs.adapters.base import Adapter, FileContext, Parsed
 from jobs.adapters.metrics_samples import SampleBook, lines_of, parse_number, parse_time
 
-TIME = {"timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds", "unix_milliseconds", "epoch"}
+TIME = {
+    "timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds", "unix_milliseconds", "epoch",
+}  # fmt: skip
 NODE = {"node", "host", "hostname", "machine", "instance", "nodename", "server"}
 DEVICE = {"device", "gpu", "gpu_index", "gpu_id", "gpu_uuid", "uuid"}
 METRIC = {"metric", "name", "__name__", "metric_name", "field"}
@@ -45,6 +47,11 @@ def read_header(line: str, nodes: frozenset[str] = frozenset()) -> Header | None
     """The header's columns, or None when the line is no header of metrics: no time, or nothing to read beside it."""
     delimiter = max(",;\t", key=line.count)
     cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    return header_of(cells, nodes, delimiter)
+
+
+def header_of(cells: list[str], nodes: frozenset[str] = frozenset(), delimiter: str = ",") -> Header | None:
+    """What each column holds, from the columns' names; None when they are no columns of metrics."""
     words = [cell.lower().lstrip("\ufeff") for cell in cells]
 
     def find(names: set[str]) -> int | None:
@@ -84,11 +91,11 @@ class MetricsCsv:
         return 0.95 if in_folder else 0.7 if path.lower().endswith((".csv", ".tsv", ".csv.gz")) and has_time else 0.3
 
     def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
-        """`metric_samples` rows; problems for lines that are no samples; one tally. `n_read` counts lines after the header."""
+        """`metric_samples` rows, problems for lines that are no samples, one tally; `n_read` counts lines after the header."""
         book = SampleBook()
         header: Header | None = None
         nodes = frozenset(p.node for p in context.placements if p.node)
-        node = context.node or _stem(context.path)
+        node = context.node or file_stem(context.path)
         for offset, raw, is_cut in lines_of(stream):
             text = raw.decode("utf-8", "replace")
             if not text.strip() or text.startswith("#"):
@@ -97,13 +104,13 @@ class MetricsCsv:
                 header = _header_in(text, nodes)
                 if header is None:
                     book.n_read += 1
-                    yield from book.problem("no_header", offset, "no time column in the first line", raw)
+                    yield from book.problem("missing_column", offset, "no time column in the first line", raw)
                     break
                 continue
             book.n_read += 1
             if "\ufffd" in text:
                 book.flags.add("decode_errors")
-            wrong = "line_too_long" if is_cut else _add_row(book, header, text, node, context)
+            wrong = "too_long" if is_cut else _add_row(book, header, text, node, context)
             if wrong:
                 yield from book.problem(wrong, offset, sample=raw)
             else:
@@ -119,7 +126,7 @@ def _header_in(line: str, nodes: frozenset[str]) -> Header | None:
         return None
 
 
-def _stem(path: str) -> str:
+def file_stem(path: str) -> str:
     """The file's name without its endings: in `metrics/NODE.csv.gz` the machine."""
     return PurePosixPath(path).name.removesuffix(".gz").removesuffix(".zst").rsplit(".", 1)[0]
 
@@ -129,13 +136,13 @@ def _add_row(book: SampleBook, header: Header, text: str, node: str, context: Fi
     try:
         cells = next(csv.reader([text], delimiter=header.delimiter))
     except (csv.Error, StopIteration):
-        return "bad_csv_line"
+        return "bad_value"
     needed = max(header.time, *(i for i, _ in header.others), header.value or 0)
     if len(cells) <= needed:
-        return "short_line"
+        return "bad_value"
     at_us = parse_time(cells[header.time], context.zone)
     if at_us is None:
-        return "bad_time"
+        return "bad_value"
     where = _cell(cells, header.node) or node
     device = _cell(cells, header.device)
     if header.is_long:
@@ -155,17 +162,19 @@ def _add_row(book: SampleBook, header: Header, text: str, node: str, context: Fi
             book.add(where, name, at_us, value, device)
     if n_bad:
         book.flags.add("text_columns")
-    return "no_number" if n_bad == len(header.others) else None
+    return "bad_type" if n_bad == len(header.others) else None
 
 
-def _add_long(book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int) -> str | None:
+def _add_long(
+    book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int
+) -> str | None:
     name = _cell(cells, header.metric)
     try:
         value = parse_number(cells[header.value or 0])
     except ValueError:
-        return "no_number"
+        return "bad_type"
     if not name:
-        return "no_metric_name"
+        return "bad_value"
     if value is not None:
         book.add(node, name, at_us, value, device, unit=_cell(cells, header.unit))
     return None

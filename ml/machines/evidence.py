@@ -30,6 +30,8 @@ ROUGHNESS_FLOOR = 0.25
 GAP_FLOOR = 0.1
 STUCK_FLOOR = 0.1
 CLIP = 2.0
+USUAL_REPEATS = 0.1
+FROZEN_SHARE = 0.5
 BAND_QUARTERS = 8
 """Peers' spread is taken over this many quarters of a window around each point."""
 
@@ -85,12 +87,13 @@ def measure(
         # All zero, or all missing: only gaps can differ.
         gaps = tuple(_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR))
         return MetricEvidence(windows, level, rough, missing, repeats, floor, gaps)
+    living = np.where(all_frozen(repeats), np.nan, level)
     known = np.zeros(len(level)) if offsets is None else np.nan_to_num(offsets)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rough = np.log(rough + floor)
     found = [
-        *_aspect(Aspect.LEVEL, level - known[:, None], windows, floor),
-        *_aspect(Aspect.CHANGE, level, windows, floor),
+        *_aspect(Aspect.LEVEL, living - known[:, None], windows, floor),
+        *_aspect(Aspect.CHANGE, living, windows, floor),
         *_aspect(Aspect.ROUGHNESS, log_rough, windows, ROUGHNESS_FLOOR),
         *_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR),
         *_aspect(Aspect.STUCK, repeats, windows, STUCK_FLOOR),
@@ -98,10 +101,24 @@ def measure(
     return MetricEvidence(windows, level, rough, missing, repeats, floor, tuple(found))
 
 
+def all_frozen(repeats: Array) -> Array:
+    """Where the peers' values stand still that otherwise move: the source of the metric stopped, nobody can be compared."""
+    standing = others_median(repeats)
+    known = standing[np.isfinite(standing)]
+    if not len(known) or np.quantile(known, 0.25) > USUAL_REPEATS:
+        return np.zeros(repeats.shape, dtype=bool)
+    return standing >= FROZEN_SHARE
+
+
 def _aspect(aspect: Aspect, binned: Array, windows: Windows, floor: float) -> list[Differences]:
     relative_to_past = aspect in (Aspect.CHANGE, Aspect.ROUGHNESS, Aspect.STUCK)
+    # Nothing missing, nothing repeated: the usual case, and nothing to compare.
+    is_idle = aspect in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
     return [
-        Differences(aspect, length_s, lasting(binned, span, floor, relative_to_past=relative_to_past))
+        Differences(
+            aspect, length_s,
+            np.zeros(binned.shape) if is_idle else lasting(binned, span, floor, relative_to_past=relative_to_past),
+        )
         for span, length_s in zip(windows.spans, windows.lengths_s, strict=True)
         if QUARTERS * span <= binned.shape[1]
     ]
@@ -117,7 +134,9 @@ def lasting(binned: Array, span: int, floor: float, *, relative_to_past: bool) -
     centre = others_median(part)
     away = part - centre
     if relative_to_past:
-        away = away - own_past(away)
+        gone = away - own_past(away)
+        # A machine that stops being different has not become different.
+        away = np.where(np.abs(away) >= np.abs(gone) / 2, gone, gone * 0.0)
     away = beyond_shift(away, centre, QUARTERS * span) / band(away, BAND_QUARTERS * span, floor)
     quarters = np.full((QUARTERS, *away.shape), np.nan)
     quarters[0] = away

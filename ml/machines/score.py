@@ -66,6 +66,19 @@ def score_job(
     `roles` gives each machine's role: machines are compared inside it. `first_host` is the host of rank 0, which has
     thresholds of its own. Metrics without a model, or whose model does not fit, are scored with default thresholds.
     """
+    compared = compare(series, roles, models, first_host)
+    rows = ranked(compared.rows, {metric: model.priority for metric, model in models.items()})
+    remarks = compared.remarks if rows else (*compared.remarks, "no metric could be compared")
+    return replace(compared, rows=rows, remarks=remarks)
+
+
+def compare(
+    series: Iterable[Series], roles: Mapping[str, str], models: Mapping[str, MachineModel], first_host: str | None = None
+) -> JobScores:
+    """Score machines in each metric by itself: a row a machine (or device) and metric, not ranked yet.
+
+    Metrics are independent here, so that a large job's metrics can be compared apart.
+    """
     found: list[MachineScore] = []
     usual: dict[str, dict[str, float]] = {}
     remarks: list[str] = []
@@ -81,9 +94,7 @@ def score_job(
         )  # fmt: skip
         found += _metric_scores(table, evidence, model, first_host)
         _note_usual(table, evidence, usual)
-    if not found:
-        remarks.append("no metric could be compared")
-    return JobScores(tuple(_ranked(found, models)), usual, tuple(sorted(set(remarks))))
+    return JobScores(tuple(found), usual, tuple(sorted(set(remarks))))
 
 
 def _model_for(table: MetricTable, models: Mapping[str, MachineModel], remarks: list[str]) -> MachineModel:
@@ -161,6 +172,8 @@ def _one(
     if peak < 1:
         top = int(ratio[row].argmax())
         covered[max(top + 1 - max(round(each.length_s / bin_s), 1), 0) : top + 1] = True
+    else:
+        covered = _since_onset(covered, evidence.shown(each.aspect), row)
     bins = np.flatnonzero(covered)
     begin, last = int(bins[0]), int(bins[-1])
     longest_s = _longest_run(covered) * bin_s if peak >= 1 else 0.0
@@ -187,6 +200,18 @@ def _covered(evidence: MetricEvidence, measured: Sequence[tuple[Differences, Arr
         for last in np.flatnonzero(ratio[row] >= 1):
             covered[max(last + 1 - width, 0) : last + 1] = True
     return covered
+
+
+def _since_onset(covered: Array, shown: Array, row: int) -> Array:
+    """The covered bins from the first one on in which half of the typical difference is there: windows begin earlier."""
+    away = (shown - others_median(shown))[row]
+    typical = away[covered & np.isfinite(away)]
+    if not len(typical) or (middle := float(np.median(typical))) == 0.0:
+        return covered
+    there = np.flatnonzero(covered & (np.nan_to_num(away / middle) >= 0.5))
+    begun = covered.copy()
+    begun[: there[0]] = False
+    return begun
 
 
 def _longest_run(covered: Array) -> int:
@@ -218,14 +243,14 @@ def _score(ratio: float) -> float:
     return 0.5 * ratio**2 if ratio < 1 else min(1 - 0.5 / ratio, 0.97)
 
 
-def _ranked(found: Sequence[MachineScore], models: Mapping[str, MachineModel]) -> list[MachineScore]:
+def ranked(found: Iterable[MachineScore], priorities: Mapping[str, int]) -> tuple[MachineScore, ...]:
     """Per machine its strongest metric, then its other metrics that stand out; strongest machines first.
 
-    Equals are ordered by the models' priority of metrics, then by name.
+    Equals are ordered by the metrics' priority (see `order`), then by name.
     """
+
     def rank(row: MachineScore) -> tuple[float, int, str, str]:
-        priority = models[row.metric].priority if row.metric in models else 0
-        return (-row.score, priority, row.metric, row.device or "")
+        return (-row.score, priorities.get(row.metric, 0), row.metric, row.device or "")
 
     by_node: dict[str, list[MachineScore]] = {}
     for row in found:
@@ -236,7 +261,7 @@ def _ranked(found: Sequence[MachineScore], models: Mapping[str, MachineModel]) -
         own[0] = _with_support(own)
         kept.append([own[0], *(row for row in own[1:] if row.score >= STANDS_OUT or (row.is_shared and row.ratio >= 1))])
     kept.sort(key=lambda own: (*rank(own[0]), own[0].node))
-    return [row for own in kept for row in own]
+    return tuple(row for own in kept for row in own)
 
 
 def _with_support(own: Sequence[MachineScore]) -> MachineScore:

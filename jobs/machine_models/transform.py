@@ -1,0 +1,188 @@
+"""DataFrames of the `machine_models` stage: a job's metrics become small harvests, a metric's harvests its model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from jobs.core.tables import spark_schema
+from ml.machines.model import MachineModel
+from ml.machines.order import metric_order
+from ml.machines.series import Series
+from ml.machines.train import Harvest, Wanted, fit_metric, harvest_job
+from schemas import machine_models
+
+SUCCESS = "COMPLETED"
+HARVEST = (
+    "job_id string, metric string, is_faulty boolean, largest double, started_at timestamp, ended_at timestamp, "
+    "harvest string"
+)
+ORDER = "metric string, priority int, n_metrics int"
+PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values"]
+LARGEST = 1000.0
+
+
+def node_roles(ranks: DataFrame) -> DataFrame:
+    """Rows job_id, node, node_role, is_first_host: roles of the ranks on a node with their pipeline stages, sorted."""
+    stage = F.expr("array_position(try_element_at(groups, 'pp'), rank)")
+    role = F.concat_ws("/", F.coalesce("role", F.lit("")), stage.cast("string"))
+    return (
+        ranks.where("node IS NOT NULL")
+        .groupBy("job_id", "node")
+        .agg(
+            F.concat_ws(",", F.array_sort(F.collect_set(role))).alias("node_role"),
+            (F.min("rank") == 0).alias("is_first_host"),
+        )
+    )
+
+
+def harvests(jobs: DataFrame, ranks: DataFrame, metrics: DataFrame, *, n_jobs: int, seed: int) -> DataFrame:
+    """Harvests of the newest `n_jobs` jobs, a row a job, metric and role.
+
+    Only successful jobs carry a `harvest`; the others only say how far apart their machines were, for the order of metrics.
+    """
+    newest = (
+        jobs.select("job_id", "state", "started_at", "ended_at")
+        .withColumn("place", F.row_number().over(Window.orderBy(F.desc_nulls_last("ended_at"), "job_id")))
+        .where(F.col("place") <= n_jobs)
+        .drop("place")
+    )
+    placed = (
+        metrics.select("job_id", *PLACED)
+        .join(F.broadcast(newest), "job_id")
+        .join(F.broadcast(node_roles(ranks)), ["job_id", "node"], "left")
+    )
+    return placed.groupBy("job_id", "metric").applyInArrow(_harvested(seed), HARVEST)
+
+
+def _harvested(seed: int) -> Callable[[pa.Table], pa.Table]:
+    def harvest(rows: pa.Table) -> pa.Table:
+        head = rows.slice(0, 1).to_pylist()[0]
+        series, roles, first = series_of(rows)
+        found = harvest_job(head["job_id"], series, roles, first, seed)
+        is_faulty = head["state"] != SUCCESS
+        return pa.table({
+            "job_id": pa.array([h.job_id for h in found], pa.string()),
+            "metric": pa.array([h.metric for h in found], pa.string()),
+            "is_faulty": pa.array([is_faulty for _ in found], pa.bool_()),
+            "largest": pa.array([_largest(h) for h in found], pa.float64()),
+            "started_at": pa.array([head["started_at"] for _ in found], pa.timestamp("us", tz="UTC")),
+            "ended_at": pa.array([head["ended_at"] for _ in found], pa.timestamp("us", tz="UTC")),
+            "harvest": pa.array([None if is_faulty else json.dumps(asdict(h), sort_keys=True) for h in found], pa.string()),
+        })  # fmt: skip
+
+    return harvest
+
+
+def series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None]:
+    """The series of a job's metric rows, each node's role, and the host of rank 0."""
+    series, roles, first = [], {}, None
+    for row in rows.drop_columns(["values"]).to_pylist():
+        values = rows["values"][len(series)].values
+        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
+        start_us = round(row["grid_start_at"].timestamp() * 1e6)
+        series.append(Series(row["node"], row["device"], row["metric"], row["unit"], start_us, row["period_s"], numbers))
+        roles[row["node"]] = row["node_role"] or ""
+        if row["is_first_host"]:
+            first = row["node"]
+    return series, roles, first
+
+
+def _largest(harvest: Harvest) -> float:
+    """The largest difference of any machine in any aspect: the job's Z-score in this metric."""
+    return min(max((top[0] for top in harvest.tops.values() if top), default=0.0), LARGEST)
+
+
+def order(harvested: DataFrame, seed: int) -> DataFrame:
+    """Rows metric, priority (from 1), n_metrics: metrics in the order of a decision tree over the jobs' Z-scores."""
+    narrow = harvested.select("job_id", "metric", "is_faulty", "largest", F.lit(True).alias("together"))
+    return narrow.groupBy("together").applyInArrow(_ordered(seed), ORDER)
+
+
+def _ordered(seed: int) -> Callable[[pa.Table], pa.Table]:
+    def ordered(rows: pa.Table) -> pa.Table:
+        names = sorted(set(rows["metric"].to_pylist()))
+        jobs = sorted(set(rows["job_id"].to_pylist()))
+        table = np.zeros((len(jobs), len(names)))
+        is_faulty = np.zeros(len(jobs), dtype=bool)
+        job_at = {job: i for i, job in enumerate(jobs)}
+        name_at = {name: i for i, name in enumerate(names)}
+        for row in rows.to_pylist():
+            place = job_at[row["job_id"]], name_at[row["metric"]]
+            table[place] = max(table[place], row["largest"])
+            is_faulty[place[0]] = row["is_faulty"]
+        best = metric_order(names, table, is_faulty, seed)
+        return pa.table({
+            "metric": pa.array(best, pa.string()),
+            "priority": pa.array(range(1, len(best) + 1), pa.int32()),
+            "n_metrics": pa.array([len(best)] * len(best), pa.int32()),
+        })  # fmt: skip
+
+    return ordered
+
+
+def models(
+    harvested: DataFrame, ordered: DataFrame, *, false_alarms_per_job_day: float, seed: int, table_versions: Mapping[str, int]
+) -> DataFrame:
+    """Rows of `machine_models`, a row a metric."""
+    schema = spark_schema(machine_models.TABLE)
+    healthy = harvested.where("harvest IS NOT NULL").join(F.broadcast(ordered), "metric")
+    fit = _fitted(schema, false_alarms_per_job_day, seed, dict(table_versions))
+    return healthy.groupBy("metric").applyInArrow(fit, schema)
+
+
+def _fitted(schema: StructType, rate: float, seed: int, versions: dict[str, int]) -> Callable[[pa.Table], pa.Table]:
+    def fit(rows: pa.Table) -> pa.Table:
+        found = rows.to_pylist()
+        starts = [row["started_at"] for row in found if row["started_at"] is not None]
+        ends = [row["ended_at"] for row in found if row["ended_at"] is not None]
+        wanted = Wanted(
+            rate, found[0]["n_metrics"], seed, _text(min(starts, default=None)), _text(max(ends, default=None)), versions
+        )
+        model = fit_metric([_from_json(row["harvest"]) for row in found], wanted, found[0]["priority"])
+        return pa.Table.from_pylist([_row(model)], schema=arrow_schema())
+
+    return fit
+
+
+def arrow_schema() -> pa.Schema:
+    """The table's Arrow schema without metadata, as Spark wants it."""
+    return pa.schema([pa.field(c.name, c.type) for c in machine_models.TABLE.columns])
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.astimezone(UTC).isoformat()
+
+
+def _from_json(text: str) -> Harvest:
+    raw: dict[str, Any] = json.loads(text)
+    raw["tops"] = {key: tuple(values) for key, values in raw["tops"].items()}
+    raw["windows"] = tuple(tuple(window) for window in raw["windows"])
+    return Harvest(**raw)
+
+
+def _row(model: MachineModel) -> dict[str, Any]:
+    """A model as a row: the card's facts in columns, the whole of it as canonical JSON."""
+    return {
+        "metric": model.metric, "model_id": model.model_id, "unit": model.unit, "method": model.method,
+        "embedding": model.embedding, "priority": model.priority, "weights": list(model.weights),
+        "thresholds": sorted(model.thresholds.items()), "false_alarms_per_job_day": model.false_alarms_per_job_day,
+        "n_job_days": model.n_job_days, "training_jobs": list(model.training_jobs),
+        "calibration_jobs": list(model.calibration_jobs), "excluded_jobs": list(model.excluded_jobs),
+        "data_from_at": _moment(model.data_from_at), "data_to_at": _moment(model.data_to_at),
+        "table_versions": sorted(model.table_versions.items()), "libraries": sorted(model.libraries.items()),
+        "seed": model.seed, "model": model.to_json(),
+    }  # fmt: skip
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

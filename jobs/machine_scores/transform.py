@@ -1,0 +1,166 @@
+"""DataFrames of the `machine_scores` stage: metrics compared apart, a job's machines ranked together, weeks summed up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from jobs.core.tables import spark_schema
+from jobs.machine_scores.rows import DRIFT_SCHEMA, SCORE_SCHEMA, drift_row, job_rows
+from ml.machines.drift import JobDifference, drift_of
+from ml.machines.model import MachineModel, from_json
+from ml.machines.score import MachineScore, compare
+from ml.machines.series import Series
+from schemas import machine_drift, machine_scores
+
+COMPARED = "job_id string, metric string, payload string"
+PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values", "file"]
+EVENT_SLACK_S = 300
+DRIFT_DAYS = 28
+
+
+def places(ranks: DataFrame) -> DataFrame:
+    """Rows job_id, node, node_role, is_first_host, node_ranks: roles on a node with their pipeline stages, sorted."""
+    stage = F.expr("array_position(try_element_at(groups, 'pp'), rank)")
+    role = F.concat_ws("/", F.coalesce("role", F.lit("")), stage.cast("string"))
+    return (
+        ranks.where("node IS NOT NULL")
+        .groupBy("job_id", "node")
+        .agg(
+            F.concat_ws(",", F.array_sort(F.collect_set(role))).alias("node_role"),
+            (F.min("rank") == 0).alias("is_first_host"),
+            F.array_sort(F.collect_set("rank")).alias("node_ranks"),
+        )
+    )
+
+
+def compared(metrics: DataFrame, ranks: DataFrame, models: Mapping[str, str]) -> DataFrame:
+    """Each metric of each job compared by itself: rows job_id, metric, payload (JSON of scores and remarks).
+
+    `models` maps a metric to its model's id and JSON. A metric is one group: a job of a thousand machines is spread
+    over workers by its metrics, and no worker holds more than one metric of one job.
+    """
+    placed = metrics.select("job_id", *PLACED).join(F.broadcast(places(ranks)), ["job_id", "node"], "left")
+    return placed.groupBy("job_id", "metric").applyInArrow(_compared(dict(models)), COMPARED)
+
+
+def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
+    def compare_metric(rows: pa.Table) -> pa.Table:
+        head = rows.slice(0, 1).select(["job_id", "metric"]).to_pylist()[0]
+        series, roles, first, facts = _series_of(rows)
+        model, problem = _model(models.get(head["metric"]))
+        found = compare(series, roles, {} if model is None else {model.metric: model}, first)
+        payload = {
+            "rows": [asdict(row) for row in found.rows],
+            "usual": found.usual,
+            "remarks": [*found.remarks, *([problem] if problem else [])],
+            "priority": 0 if model is None else model.priority,
+            "facts": facts,
+        }
+        return pa.table({
+            "job_id": pa.array([head["job_id"]], pa.string()),
+            "metric": pa.array([head["metric"]], pa.string()),
+            "payload": pa.array([json.dumps(payload)], pa.string()),
+        })  # fmt: skip
+
+    return compare_metric
+
+
+def _model(stored: str | None) -> tuple[MachineModel | None, str | None]:
+    """The model as stored (id, a space, JSON), or why it cannot be used."""
+    if stored is None:
+        return None, None
+    expected, _, text = stored.partition(" ")
+    try:
+        return from_json(text, expected), None
+    except ValueError as error:
+        return None, f"model {expected} refused: {error}; default thresholds used"
+
+
+def _series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None, dict[str, Any]]:
+    """Series, roles and rank 0's host of one metric's rows; and by node its ranks, its file and how long it was seen."""
+    series: list[Series] = []
+    roles: dict[str, str] = {}
+    facts: dict[str, Any] = {}
+    first = None
+    for number, row in enumerate(rows.drop_columns(["values"]).to_pylist()):
+        values = rows["values"][number].values
+        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
+        start_us = round(row["grid_start_at"].timestamp() * 1e6)
+        series.append(Series(row["node"], row["device"], row["metric"], row["unit"], start_us, row["period_s"], numbers))
+        roles[row["node"]] = row["node_role"] or ""
+        first = row["node"] if row["is_first_host"] else first
+        seen_s = float(np.isfinite(numbers).sum()) * row["period_s"]
+        known = facts.setdefault(row["node"], {"ranks": row["node_ranks"] or [], "file": row["file"], "seen_s": 0.0})
+        known["seen_s"] = max(known["seen_s"], seen_s)
+    return series, roles, first, facts
+
+
+def scores(compared: DataFrame, events: DataFrame) -> DataFrame:
+    """Rows of `machine_scores`: a job's metrics put together, ranked, and held against its node events."""
+    schema = spark_schema(machine_scores.TABLE)
+    return compared.groupBy("job_id").cogroup(events.groupBy("job_id")).applyInArrow(_scored, schema)
+
+
+def _scored(compared: pa.Table, events: pa.Table) -> pa.Table:
+    if not len(compared):
+        return SCORE_SCHEMA.empty_table()
+    parts = sorted(compared.to_pylist(), key=lambda part: part["metric"])
+    job_id = parts[0]["job_id"]
+    payloads = [json.loads(part["payload"]) for part in parts]
+    found = [MachineScore(**row) for payload in payloads for row in payload["rows"]]
+    priorities = {part["metric"]: payload["priority"] for part, payload in zip(parts, payloads, strict=True)}
+    rows = job_rows(job_id, found, payloads, priorities, events.to_pylist())
+    return pa.Table.from_pylist(rows, schema=SCORE_SCHEMA)
+
+
+def events_of(events: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Rows job_id, node, occurred_at, kind, code, severity, message: events of a job's folder, and those of the fleet that
+    fell on one of its nodes while it ran."""
+    columns = [F.col(name) for name in ("job_id", "node", "occurred_at", "kind", "code", "severity", "message")]
+    own = events.where("job_id IS NOT NULL").join(jobs.select("job_id"), "job_id", "left_semi").select(*columns)
+    spans = jobs.select("job_id", "started_at", "ended_at", F.explode("nodes").alias("node"))
+    fleet = (
+        events.where("job_id IS NULL AND node IS NOT NULL AND occurred_at IS NOT NULL")
+        .drop("job_id")
+        .join(spans, "node")
+        .where(_is_during("occurred_at"))
+        .select(*columns)
+    )
+    return own.unionByName(fleet)
+
+
+def _is_during(column: str) -> Column:
+    slack = F.expr(f"INTERVAL {EVENT_SLACK_S} SECONDS")
+    return (F.col(column) >= F.col("started_at") - slack) & (F.col(column) <= F.col("ended_at") + slack)
+
+
+def drift(scored: DataFrame, jobs: DataFrame, until: str | None) -> DataFrame:
+    """Rows of `machine_drift` over the DRIFT_DAYS before `until` (ISO time), or before the newest job's start."""
+    schema = spark_schema(machine_drift.TABLE)
+    started = jobs.select("job_id", "started_at")
+    newest = F.to_timestamp(F.lit(until)) if until else F.max("started_at")
+    ends = started.agg(newest.alias("until_at"))
+    age = F.col("until_at") - F.col("started_at")
+    is_recent = F.col("started_at").isNull() | age.between(F.expr("INTERVAL 0 DAYS"), F.expr(f"INTERVAL {DRIFT_DAYS} DAYS"))
+    recent = started.crossJoin(F.broadcast(ends)).where(is_recent).drop("until_at")
+    own = scored.where("usual_differences IS NOT NULL AND size(nodes) = 1")
+    difference = F.explode("usual_differences").alias("metric", "difference")
+    habits = own.select("job_id", F.col("nodes")[0].alias("node"), "exposure_s", difference).join(F.broadcast(recent), "job_id")
+    return habits.groupBy("node", "metric").applyInArrow(_drifted, schema)
+
+
+def _drifted(rows: pa.Table) -> pa.Table:
+    found = rows.to_pylist()
+    habits = drift_of(
+        JobDifference(row["node"], row["metric"], row["job_id"], row["exposure_s"] or 0.0, row["difference"]) for row in found
+    )
+    starts = sorted(row["started_at"] for row in found if row["started_at"] is not None)
+    return pa.Table.from_pylist([drift_row(habit, starts) for habit in habits], schema=DRIFT_SCHEMA)
