@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.contract import Table
 
 
-LISTING = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT starts_with(view_name, 'delta_') ORDER BY view_name"
+_VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+)")
 
 
 @click.command("sql")
@@ -26,46 +28,79 @@ def command(lake: str, as_json: bool, query: str | None) -> None:
     import duckdb
 
     from jobs.core.errors import UsageError
+    from schemas import tables
 
-    session = connect(lake)
+    if not query:
+        rows: list[tuple[Any, ...]] = [*listing(tables())]
+        click.echo(json_lines(["name", "row"], rows) if as_json else text_table(["name", "row"], rows))
+        return
+    session = connect(lake, query)
     try:
-        answer = session.execute(query or LISTING)
-        names, rows = [column[0] for column in answer.description], answer.fetchall()
+        answer = session.execute(query)
+        names, rows = [column[0] for column in answer.description or ()], answer.fetchall()
     except duckdb.Error as error:
-        raise UsageError(f"query: {str(error).splitlines()[0]}; `fleetdiff sql --lake {lake}` lists tables and views") from error
+        first = str(error).splitlines()[0]
+        raise UsageError(f"query: {first}; `fleetdiff sql --lake {lake}` lists tables and views") from error
     click.echo(json_lines(names, rows) if as_json else text_table(names, rows), nl=bool(rows) or not as_json)
 
 
-def connect(lake: str) -> duckdb.DuckDBPyConnection:
-    """A DuckDB session in memory whose tables are the lake's, read only as far as a query needs, and the views over them.
+def connect(lake: str, query: str | None = None) -> duckdb.DuckDBPyConnection:
+    """A DuckDB session in memory with the tables that the query names (all without one), and the views over them.
 
-    Raises FleetdiffError when `lake` is no lake.
+    Rows are read only as far as a query needs them. Raises FleetdiffError when `lake` is no lake, or one of another version.
     """
     import duckdb
 
     from jobs.core import lake as reader
+    from jobs.core.errors import FleetdiffError
     from schemas import tables
 
     session = duckdb.connect()
-    for name, table in tables().items():
-        session.register(f"delta_{name}", reader.open_table(lake, name).to_pyarrow_dataset())
-        session.execute(f"CREATE TEMPORARY VIEW {name} AS SELECT {columns(table)} FROM delta_{name}")  # noqa: S608 - names of contracts
-    for statement in views():
-        session.execute(statement)
+    made = views()
+    wanted = needed(query, made) if query else {*tables(), *made}
+    for name in sorted(set(tables()) & wanted):
+        rows = reader.open_table(lake, name).to_pyarrow_dataset()
+        session.register(f"delta_{name}", rows)
+        session.execute(f"CREATE TEMPORARY VIEW {name} AS SELECT {columns(rows.schema)} FROM delta_{name}")  # noqa: S608 - names of contracts
+    for name, statement in made.items():
+        if name not in wanted:
+            continue
+        try:
+            session.execute(statement)
+        except duckdb.Error as error:
+            raise FleetdiffError(f"{lake}: made by another version ({name} does not fit); run the stages again") from error
     return session
 
 
-def columns(table: Table) -> str:
+def needed(query: str, made: dict[str, str]) -> set[str]:
+    """Tables and views that a query names, and what these views stand on."""
+    words = set(re.findall(r"\w+", query.lower()))
+    while True:
+        more = {word for name in words & set(made) for word in re.findall(r"\w+", made[name])} - words
+        if not more:
+            return words
+        words |= more
+
+
+def columns(shape: pa.Schema) -> str:
     """The columns of a table, times as plain time stamps in UTC: zones need an extension that DuckDB fetches from the network."""
-    is_time = {c.name: pa.types.is_timestamp(c.type) for c in table.columns}
+    is_time = {name: pa.types.is_timestamp(kind) for name, kind in zip(shape.names, shape.types)}
     return ", ".join(f'make_timestamp(epoch_us("{n}")) AS "{n}"' if timed else f'"{n}"' for n, timed in is_time.items())
 
 
-def views() -> list[str]:
-    """The statements that make the documented views."""
+def views() -> dict[str, str]:
+    """The documented views by name, each as the statement that makes it, in an order in which they can be made."""
     text = files("jobs.reports").joinpath("views.sql").read_text("utf-8")
     bare = "\n".join(line for line in text.splitlines() if not line.startswith("--"))
-    return [statement.strip() for statement in bare.split(";") if statement.strip()]
+    statements = [statement.strip() for statement in bare.split(";") if statement.strip()]
+    return {found[1]: statement for statement in statements if (found := _VIEW.match(statement))}
+
+
+def listing(contracts: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Views and tables by name, with what a row is."""
+    text = files("jobs.reports").joinpath("views.sql").read_text("utf-8")
+    told = re.findall(r"-- one row (.*)\n(?:--.*\n)*CREATE OR REPLACE TEMPORARY VIEW (\w+)", text)
+    return [(name, said) for said, name in told] + [(name, table.row) for name, table in contracts.items()]
 
 
 def json_lines(names: list[str], rows: list[tuple[Any, ...]]) -> str:

@@ -3,12 +3,12 @@
 -- one row a job: who, how it ended, what it cost, what the diagnosis says
 CREATE OR REPLACE TEMPORARY VIEW v_jobs AS
 SELECT
-  j.job_id, j.name, j.user AS user_name, j.cluster, j.partition AS queue, j.state, j.started_at, j.ended_at, j.n_nodes, j.n_gpus, j.lineage_id,
+  j.job_id, j.name, j.user AS user_name, j.cluster, j.partition AS queue, j.state, j.started_at, j.ended_at, j.n_nodes, COALESCE(j.n_gpus, j.world_size) AS n_gpus, j.lineage_id,
   (EXTRACT(DAY FROM j.ended_at - j.started_at) * 86400 + EXTRACT(HOUR FROM j.ended_at - j.started_at) * 3600
     + EXTRACT(MINUTE FROM j.ended_at - j.started_at) * 60 + CAST(EXTRACT(SECOND FROM j.ended_at - j.started_at) AS DOUBLE)) / 3600 AS run_hours,
   (EXTRACT(DAY FROM j.ended_at - j.started_at) * 86400 + EXTRACT(HOUR FROM j.ended_at - j.started_at) * 3600
     + EXTRACT(MINUTE FROM j.ended_at - j.started_at) * 60 + CAST(EXTRACT(SECOND FROM j.ended_at - j.started_at) AS DOUBLE)) / 3600
-    * j.n_gpus AS gpu_hours,
+    * COALESCE(j.n_gpus, j.world_size) AS gpu_hours,
   j.state IN ('FAILED', 'NODE_FAIL', 'OUT_OF_MEMORY', 'BOOT_FAIL') AS is_failed,
   d.symptom, d.cause_class, d.cause_confidence, d.spatial_signal, d.onset_at, d.onset_iteration, d.onset_phase, d.top_node, d.top_score,
   d.n_candidates, d.n_baselines, d.is_verified

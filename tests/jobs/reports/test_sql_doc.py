@@ -119,7 +119,7 @@ def test_spark_answers_the_same(sql_lake, questions, spark):
 
     for name in tables():
         spark.read.format("delta").load(table_path(sql_lake, name)).createOrReplaceTempView(name)
-    for statement in views():
+    for statement in views().values():
         spark.sql(statement)
     for query, answer in questions:
         got = spark.sql(query)
@@ -136,6 +136,6 @@ def test_the_command_answers_lists_and_says_what_is_wrong(sql_lake, tmp_path):
     assert "log_events" in listed
     wrong = CliRunner().invoke(command, ["--lake", sql_lake, "SELEC 1"])
     assert "query: Parser Error" in str(wrong.exception)
-    absent = CliRunner().invoke(command, ["--lake", str(tmp_path / "no"), "SELECT 1"])
+    absent = CliRunner().invoke(command, ["--lake", str(tmp_path / "no"), "SELECT * FROM v_jobs"])
     assert "is" in str(absent.exception)
     assert "a lake?" in str(absent.exception)
