@@ -23,7 +23,28 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 STYLES = ("megatron", "trainer", "nemo")
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda sigma omega tensor shard buffer queue stream graph kernel".split()
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "sigma",
+    "omega",
+    "tensor",
+    "shard",
+    "buffer",
+    "queue",
+    "stream",
+    "graph",
+    "kernel",
+]
 
 
 def stamp(style: str, at_ms: int) -> str:
@@ -243,7 +264,9 @@ def small_files(folder: Path, n_files: int) -> None:
     began = time.perf_counter()
     n = sum(read_worker(str(root))[0] for root in sorted(folder.iterdir()))
     seconds = time.perf_counter() - began
-    print(f"{n_files:,} small files: {seconds:.1f} s, {n_files / seconds:,.0f} files a second on one core, {n:,} records", flush=True)
+    print(
+        f"{n_files:,} small files: {seconds:.1f} s, {n_files / seconds:,.0f} files a second on one core, {n:,} records", flush=True
+    )
 
 
 def main() -> None:

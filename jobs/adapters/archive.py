@@ -78,7 +78,12 @@ def _named_apart(files: list[FoundFile]) -> Iterator[FoundFile]:
 
 
 def _unreadable(error: OSError) -> Problem:
-    return Problem("vanished" if isinstance(error, FileNotFoundError) else "unreadable", 0, 0, f"{type(error).__name__}: give read permission, or copy it again")
+    return Problem(
+        "vanished" if isinstance(error, FileNotFoundError) else "unreadable",
+        0,
+        0,
+        f"{type(error).__name__}: give read permission, or copy it again",
+    )
 
 
 def _file(base: str, inner: str, entry: os.DirEntry[str]) -> FoundFile:
@@ -91,7 +96,12 @@ def _file(base: str, inner: str, entry: os.DirEntry[str]) -> FoundFile:
     if entry.is_symlink() and not _is_inside(place, base):
         refusal = Problem("not_a_regular_file", 0, 0, "a link that leads out of the archive, or to a folder")
     elif not stat.S_ISREG(status.st_mode):
-        refusal = Problem("not_a_regular_file", 0, 0, "neither a file nor a folder" if not entry.is_symlink() else "a link to something that is no file")
+        refusal = Problem(
+            "not_a_regular_file",
+            0,
+            0,
+            "neither a file nor a folder" if not entry.is_symlink() else "a link to something that is no file",
+        )
     size = status.st_size if refusal is None else 0
     return FoundFile(shown(inner), place, size, status.st_mtime_ns, refusal)
 
@@ -171,7 +181,9 @@ def _distinct(jobs: list[JobFiles]) -> list[JobFiles]:
         n = taken.get(job.job_id, 0)
         taken[job.job_id] = n + 1
         if n:
-            job = JobFiles(f"{job.job_id}~{n + 1}", job.root, job.files, job.record, job.scheduler, (*job.flags, "duplicate_job_id"))
+            job = JobFiles(
+                f"{job.job_id}~{n + 1}", job.root, job.files, job.record, job.scheduler, (*job.flags, "duplicate_job_id")
+            )
         distinct.append(job)
     return distinct
 

@@ -55,7 +55,7 @@ class _Hashed(io.RawIOBase):
         """Fill the buffer."""
         try:
             data = self._inner.read(min(len(buffer), max(self._left, 0)))
-        except Exception as error:  # noqa: BLE001 - the library's own errors for broken members are many
+        except Exception as error:
             self._note(Problem("corrupt_archive", 0, 0, f"member broken: {type(error).__name__}"))
             return 0
         self._left -= len(data)
@@ -86,7 +86,9 @@ def _has_tar_checksum(head: bytes) -> bool:
     field_text = head[148:156].strip(b"\0 ")
     if not field_text.isdigit() or not head[0]:
         return False
-    return int(field_text, 8) == sum(head[:148]) + 8 * 32 + sum(head[156:512]) if all(c in b"01234567" for c in field_text) else False
+    return (
+        int(field_text, 8) == sum(head[:148]) + 8 * 32 + sum(head[156:512]) if all(c in b"01234567" for c in field_text) else False
+    )
 
 
 def unsafe(name: str) -> str | None:
@@ -118,14 +120,18 @@ def _tar(stream: BinaryIO) -> Iterator[Member | Problem]:
             for info in bundle:
                 n += 1
                 if n > MAX_MEMBERS or info.offset <= last:
-                    yield Problem("bomb", info.offset if info.offset > 0 else 0, 0, f"more than {MAX_MEMBERS} members, or members in a circle")
+                    yield Problem(
+                        "bomb", info.offset if info.offset > 0 else 0, 0, f"more than {MAX_MEMBERS} members, or members in a circle"
+                    )
                     return
                 last = info.offset
                 yield from _tar_member(bundle, info)
         if headers.is_broken:
             yield Problem("corrupt_archive", max(last, 0), 0, "tar: a broken header; members before it are kept")
     except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, MemoryError, IndexError) as error:
-        yield Problem("corrupt_archive", max(last, 0), 0, f"tar: {type(error).__name__}: {str(error)[:120]}; members before it are kept")
+        yield Problem(
+            "corrupt_archive", max(last, 0), 0, f"tar: {type(error).__name__}: {str(error)[:120]}; members before it are kept"
+        )
 
 
 class _CheckedInfo(tarfile.TarInfo):
@@ -139,20 +145,20 @@ class _CheckedInfo(tarfile.TarInfo):
         """The header in a block; a negative size is an error."""
         try:
             info = super().frombuf(buf, encoding, errors)
-        except (tarfile.EOFHeaderError, tarfile.EmptyHeaderError):
+        except (tarfile.EOFHeaderError, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
             raise
         except tarfile.HeaderError:
             cls.is_broken = True
             raise
         if info.size < 0:
             cls.is_broken = True
-            raise tarfile.InvalidHeaderError("negative size")
+            raise tarfile.HeaderError("negative size")
         return info
 
     def _apply_pax_info(self, pax_headers: Any, encoding: str, errors: str) -> None:
         super()._apply_pax_info(pax_headers, encoding, errors)  # type: ignore[misc]
         if self.size < 0:
-            raise tarfile.InvalidHeaderError("negative size")
+            raise tarfile.HeaderError("negative size")
 
 
 def _tar_member(bundle: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[Member | Problem]:
@@ -191,7 +197,9 @@ def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Memb
         yield Problem("unsafe_member", max(info.header_offset, 0), 0, f"{_short(info.filename)}: {reason}")
         return
     if info.file_size > (64 << 20) and info.file_size > MAX_RATIO * max(info.compress_size, 1):
-        yield Problem("bomb", max(info.header_offset, 0), 0, f"{_short(info.filename)}: {info.file_size} bytes from {info.compress_size}")
+        yield Problem(
+            "bomb", max(info.header_offset, 0), 0, f"{_short(info.filename)}: {info.file_size} bytes from {info.compress_size}"
+        )
         return
     try:
         inner = bundle.open(info)

@@ -43,10 +43,12 @@ class Completion:
         waited = pc.fill_null(batch["waited_s"], 0.0).to_numpy(zero_copy_only=False)
         onset = np.where(waited > 0, at - (waited * 1e6).astype(np.int64), 0)
         filled = {
-            "occurred_at": times, "time_source": pa.array(sources, pa.string()), "time_uncertainty_s": pa.array(spread, pa.float64(), mask=np.isnan(spread)),
+            "occurred_at": times,
+            "time_source": pa.array(sources, pa.string()),
+            "time_uncertainty_s": pa.array(spread, pa.float64(), mask=np.isnan(spread)),
             "onset_at": pa.array(onset, pa.int64(), mask=~(has_time & (waited > 0))).cast(TIMESTAMP),
             **self._progress(batch, at, spread),
-        }  # fmt: skip
+        }
         for name, column in filled.items():
             index = batch.schema.get_field_index(name)
             batch = batch.set_column(index, batch.schema.field(index), column)
@@ -57,7 +59,10 @@ class Completion:
         lacks = pc.and_(pc.is_null(batch["node"]), pc.is_valid(batch["rank"]))
         if not self._nodes or not pc.any(lacks).as_py():
             return batch
-        nodes = [node if node is not None else self._nodes.get(rank) for node, rank in zip(batch["node"].to_pylist(), batch["rank"].to_pylist())]
+        nodes = [
+            node if node is not None else self._nodes.get(rank)
+            for node, rank in zip(batch["node"].to_pylist(), batch["rank"].to_pylist())
+        ]
         index = batch.schema.get_field_index("node")
         return batch.set_column(index, batch.schema.field(index), pa.array(nodes, pa.string()))
 
@@ -67,7 +72,7 @@ class Completion:
         if not is_open.any():
             return
         ranks, files = batch["rank"].to_pylist(), batch["file"].to_pylist()
-        for i in np.flatnonzero(is_open):
+        for i in np.flatnonzero(is_open).tolist():
             last = self._last_us.get(files[i])
             if at[i] != _NONE and at[i] != last:
                 continue
@@ -80,7 +85,12 @@ class Completion:
     def _bound(self, i: int, at: np.ndarray, spread: np.ndarray, sources: list[str | None], file: str) -> None:
         """A time by the file's last change or its name; else how far off the last stamp may be."""
         changed = self._modified_us.get(file)
-        is_within = changed is not None and self._start is not None and self._end is not None and self._start <= changed <= self._end + 60_000_000
+        is_within = (
+            changed is not None
+            and self._start is not None
+            and self._end is not None
+            and self._start <= changed <= self._end + 60_000_000
+        )
         if at[i] == _NONE:
             named = stamp_in(file)
             if is_within and changed is not None and self._start is not None:

@@ -6,6 +6,7 @@ that the transport adds. Parts of a line that was split are joined.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -69,7 +70,13 @@ class TransportAdapter:
                 found = unwrap(line)
                 if found is None:
                     books.n_bad += 1
-                    yield Problem("broken_json" if self.name != "cri_log" else "bad_value", offset, 1, "no record of this form", line[:64].encode("utf-8", "replace"))
+                    yield Problem(
+                        "broken_json" if self.name != "cri_log" else "bad_value",
+                        offset,
+                        1,
+                        "no record of this form",
+                        line[:64].encode("utf-8", "replace"),
+                    )
                     continue
                 items += [(block.first_line + i, offset, wrapped) for wrapped in found]
             _feed(parser, _in_order(items), books)
@@ -94,8 +101,8 @@ class _Books:
 def _in_order(items: list[tuple[int, int, Wrapped]]) -> list[tuple[int, int, Wrapped]]:
     """Records oldest first: those of a file that runs backwards are turned around."""
     times = [w.at_us for _, _, w in items if w.at_us is not None]
-    n_down = sum(a > b for a, b in zip(times, times[1:]))
-    n_up = sum(a < b for a, b in zip(times, times[1:]))
+    n_down = sum(a > b for a, b in itertools.pairwise(times))
+    n_up = sum(a < b for a, b in itertools.pairwise(times))
     return items[::-1] if n_down > n_up else items
 
 
@@ -107,7 +114,11 @@ def _feed(parser: LogParser, items: list[tuple[int, int, Wrapped]], books: _Book
         held = books.parts.pop(wrapped.stream, None)
         if held is not None:
             text = (held[2].text + wrapped.text)[:LINE_CAP]
-            number, offset, wrapped = held[0], held[1], Wrapped(text, held[2].at_us, wrapped.stream, wrapped.place, wrapped.is_part, wrapped.level)
+            number, offset, wrapped = (
+                held[0],
+                held[1],
+                Wrapped(text, held[2].at_us, wrapped.stream, wrapped.place, wrapped.is_part, wrapped.level),
+            )
         if wrapped.is_part:
             books.parts[wrapped.stream] = (number, offset, wrapped)
         else:
@@ -179,12 +190,17 @@ def _json_lines(line: str) -> list[Wrapped] | None:
     record = _loads(line)
     if record is None:
         return None
-    source = record.get("_source") if isinstance(record.get("_source"), dict) else record
+    inner = record.get("_source")
+    source: dict[str, Any] = inner if isinstance(inner, dict) else record
     text = next((source[k] for k in TEXT_KEYS if isinstance(source.get(k), str)), None)
     if text is None:
         return None
-    kubernetes = source.get("kubernetes") if isinstance(source.get("kubernetes"), dict) else {}
-    labels = {**{k: v for k, v in source.items() if isinstance(v, str | int)}, **{k: v for k, v in kubernetes.items() if isinstance(v, str)}}
+    nested = source.get("kubernetes")
+    kubernetes: dict[str, Any] = nested if isinstance(nested, dict) else {}
+    labels = {
+        **{k: v for k, v in source.items() if isinstance(v, str | int)},
+        **{k: v for k, v in kubernetes.items() if isinstance(v, str)},
+    }
     if isinstance(kubernetes.get("host"), str):
         labels["node"] = kubernetes["host"]
     stamp = next((source[k] for k in TIME_KEYS if source.get(k) is not None), None)

@@ -48,16 +48,33 @@ class ElasticErrorAdapter:
         at_us = _time(stamp)
         text = trace if trace and (message in trace or not message) else "\n".join(part for part in (trace, message) if part)
         columns: dict[str, list[Any]] = {
-            "line": [1], "byte_offset": [0], "n_lines": [text.count("\n") + 1], "occurred_at": [at_us], "time_source": ["json" if at_us else None],
-            "time_uncertainty_s": [1.0 if at_us else None], "node": [context.node], "rank": [context.rank], "local_rank": [context.local_rank],
-            "level": ["ERROR"], "message": [text],
-        }  # fmt: skip
+            "line": [1],
+            "byte_offset": [0],
+            "n_lines": [text.count("\n") + 1],
+            "occurred_at": [at_us],
+            "time_source": ["json" if at_us else None],
+            "time_uncertainty_s": [1.0 if at_us else None],
+            "node": [context.node],
+            "rank": [context.rank],
+            "local_rank": [context.local_rank],
+            "level": ["ERROR"],
+            "message": [text],
+        }
         yield Rows("log_records", columns)
         if context.rank is not None:
-            yield Rows("rank_failures", {
-                "rank": [context.rank], "local_rank": [context.local_rank], "node": [context.node], "exit_code": [code], "pid": [None],
-                "at_us": [at_us], "error": [message[:2000]], "is_first": [None],
-            })  # fmt: skip
+            yield Rows(
+                "rank_failures",
+                {
+                    "rank": [context.rank],
+                    "local_rank": [context.local_rank],
+                    "node": [context.node],
+                    "exit_code": [code],
+                    "pid": [None],
+                    "at_us": [at_us],
+                    "error": [message[:2000]],
+                    "is_first": [None],
+                },
+            )
         yield Tally(1, 1, from_us(at_us), from_us(at_us), "utf-8")
 
 

@@ -12,14 +12,21 @@ from dataclasses import dataclass, field
 import orjson
 
 NUMBER = r"[-+]?(?:\d[\d,]{0,24}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf|NaN|Inf|Infinity)"
-_PROGRESS = re.compile(r"(?:^|[\s,{(|/'\"])(?:global[_ ]?step|micro_step|iteration|iter|step|Iteration|Iter|Step|ITERATION|ITER|STEP)s?['\"]?\s{0,8}[:=\[ ]\s{0,12}(\d{1,12})(?:\s{0,8}/\s{0,8}(\d{1,12}))?(?![\d.:-])")
+_PROGRESS = re.compile(
+    r"(?:^"
+    r"|[\s,{(|/'\"])(?:global[_ ]?step|micro_step|iteration|iter|step|Iteration|Iter|Step|ITERATION|ITER|STEP)s?"
+    r"['\"]?\s{0,8}[:=\[ ]\s{0,12}(\d{1,12})(?:\s{0,8}/\s{0,8}(\d{1,12}))?(?![\d.:-])"
+)
 _GLOBAL_STEP = re.compile(r"global_?step\s{0,4}[=:]\s{0,4}(\d{1,12})")
-_PAIR = re.compile(rf"([A-Za-z][\w()/%@. -]{{0,48}}?)['\"]?\s{{0,4}}[:=]\s{{0,12}}[\[(]{{0,2}}({NUMBER})(?=$|[\s,;|)\]}}%(]|[A-Za-z])")
+_PAIR = re.compile(
+    rf"([A-Za-z][\w()/%@. -]{{0,48}}?)['\"]?\s{{0,4}}[:=]\s{{0,12}}[\[(]{{0,2}}({NUMBER})(?=$|[\s,;|)\]}}%(]|[A-Za-z])"
+)
 _ARGUMENT = re.compile(r"^\s{0,16}([A-Za-z_][\w.-]{0,80}) \.{2,} ?(\S.{0,2000})$")
 _SETTING = re.compile(r"^\s{0,16}([A-Za-z_][\w.-]{0,80}) {1,40}\.{2,} ?(\S.{0,2000})$")
 _MENTION = re.compile(r"\b(?:iteration|iter|step)s?\s{0,4}[:=#]?\s{0,12}(\d{1,12})\b(?!\s{0,2}(?:s|ms|%|/s)\b)", re.I)
 _WAITED = re.compile(
-    r"(?:ran for|[Tt]imed ?out (?:after |waiting (?:for |after )?)?|[Tt]imeout (?:of |after )|blocked for more than|stuck for|waited (?:for )?|no heartbeat for)"
+    r"(?:ran for|[Tt]imed ?out (?:after |waiting (?:for |after )?)?|[Tt]imeout (?:of |after )|blocked for more"
+    r" than|stuck for|waited (?:for )?|no heartbeat for)"
     r"\s{0,3}(\d{1,12}(?:\.\d{1,6})?)\s{0,2}(milliseconds|millisec|ms|seconds|secs|sec|s|minutes|mins|min|hours|h)\b"
 )
 _UNITS = {"m": 60.0, "h": 3600.0, "s": 1.0}
@@ -27,7 +34,18 @@ _RANK = re.compile(r"^\W{0,4}(?:global |worker |process )?[Rr]ank[ =:]?(\d{1,6})
 _RANK_OF = re.compile(r"\brank[=: ](\d{1,6})[ ,]+world_size[=: ]\d")
 MLLOG = ":::MLLOG "
 LOSSES = ("lm loss", "loss", "train_loss", "reduced_train_loss", "train loss", "total_loss", "training loss")
-STEP_TIMES = ("elapsed time per iteration (ms)", "elapsed time per iteration (s)", "train_step_timing in s", "step_time", "iteration_time", "iter_time", "time per iteration", "time/iter", "step time", "time")  # fmt: skip
+STEP_TIMES = (
+    "elapsed time per iteration (ms)",
+    "elapsed time per iteration (s)",
+    "train_step_timing in s",
+    "step_time",
+    "iteration_time",
+    "iter_time",
+    "time per iteration",
+    "time/iter",
+    "step time",
+    "time",
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +91,9 @@ def progress_of(message: str) -> Progress | None:
     found = _PROGRESS.search(head)
     if found is None or ("=" not in head and ":" not in head and "|" not in head):
         return None
-    values = _bar_pairs(head) if head.count("|") > 2 else {k.rpartition("  ")[2].strip(" -"): _number(v) for k, v in _PAIR.findall(head)}
+    values = (
+        _bar_pairs(head) if head.count("|") > 2 else {k.rpartition("  ")[2].strip(" -"): _number(v) for k, v in _PAIR.findall(head)}
+    )
     step = _GLOBAL_STEP.search(head)
     iteration = int(step.group(1)) if step else int(found.group(1))
     if all(name.lower() in _NO_FIGURES for name in values) or not (found.start() < 80 or "loss" in head):
@@ -166,22 +186,43 @@ def mlperf_event(message: str) -> MlEvent | None:
     metadata = record.get("metadata")
     at_ms = record.get("time_ms")
     return MlEvent(
-        record["key"], float(at_ms) if isinstance(at_ms, int | float) else None, str(record.get("event_type", "")), record.get("value"),
+        record["key"],
+        float(at_ms) if isinstance(at_ms, int | float) else None,
+        str(record.get("event_type", "")),
+        record.get("value"),
         metadata if isinstance(metadata, dict) else {},
-    )  # fmt: skip
+    )
 
 
 _PHASES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
     (phase, hint, re.compile(pattern))
     for phase, hint, pattern in (
         ("checkpoint", "aving", r"(?i)\bsaving (?:model |the )?(?:checkpoint|state)|^saving (?:model|latest)"),
-        ("load", "oad", r"(?i)\bloading (?:checkpoint|model|weights|dataset|data|cached|tokenizer|file|states?|pretrained)|\bload(?:ing|ed) .{0,40}checkpoint|successfully loaded"),
+        (
+            "load",
+            "oad",
+            r"(?i)\bloading (?:checkpoint|model|weights|dataset|data|cached|tokenizer|file|states?|pretrained)"
+            r"|\bload(?:ing|ed) .{0,40}checkpoint|successfully loaded",
+        ),
         ("load", "uilding", r"(?i)\bbuilding .{0,40}(?:dataset|dataloader|tokenizer|index|corpus)"),
         ("load", "pening", r"(?i)^opening (?:shard|data|file)"),
-        ("train", "raining", r"(?i)^(?:\W{0,8}training (?:\.\.\.|started|begins)|\W{0,8}(?:start(?:ing|ed)?|begin(?:ning)?|running) (?:the )?training|\[before the start of training step|\W{0,8}running training)"),
-        ("evaluate", "val", r"(?i)^\W{0,8}(?:start(?:ing)? |running |begin |end of )?(?:evaluat|validat|eval[ _:])|^validation loss"),
+        (
+            "train",
+            "raining",
+            r"(?i)^(?:\W{0,8}training (?:\.\.\.|started|begins)|\W{0,8}(?:start(?:ing|ed)?|begin(?:ning)?|running)"
+            r" (?:the )?training|\[before the start of training step|\W{0,8}running training)",
+        ),
+        (
+            "evaluate",
+            "val",
+            r"(?i)^\W{0,8}(?:start(?:ing)? |running |begin |end of )?(?:evaluat|validat|eval[ _:])|^validation loss",
+        ),
         ("exit", "exiting", r"(?i)\bexiting program|^exiting\b|main process received SIG"),
-        ("exit", "raining", r"(?i)after training is done|training (?:is )?(?:completed|complete|finished|done)\b|^finished training"),
+        (
+            "exit",
+            "raining",
+            r"(?i)after training is done|training (?:is )?(?:completed|complete|finished|done)\b|^finished training",
+        ),
         ("exit", "losing signal", r"Sending process \d{1,8} closing signal"),
         ("exit", "slurmstepd", r"slurmstepd: error: \*{3}"),
         ("exit", "estroy", r"(?i)destroy(?:ing)?[ _]process[ _]group"),
@@ -189,9 +230,17 @@ _PHASES: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 )
 _SAVED = re.compile(r"(?i)(?:successfully saved|saved checkpoint|checkpoint (?:was )?saved|saved model)")
 _ML_PHASES = {
-    "init_start": "init", "init_stop": "load", "run_start": "train", "epoch_start": "train", "block_start": "train", "eval_start": "evaluate",
-    "eval_stop": "train", "run_stop": "exit", "save_checkpoint_start": "checkpoint", "save_checkpoint_stop": "train",
-}  # fmt: skip
+    "init_start": "init",
+    "init_stop": "load",
+    "run_start": "train",
+    "epoch_start": "train",
+    "block_start": "train",
+    "eval_start": "evaluate",
+    "eval_stop": "train",
+    "run_stop": "exit",
+    "save_checkpoint_start": "checkpoint",
+    "save_checkpoint_stop": "train",
+}
 
 
 @dataclass
@@ -235,8 +284,14 @@ _ENDS: tuple[tuple[str, str, str], ...] = (
     ("OUT_OF_MEMORY", "oom-kill event", "the kernel killed it for memory"),
     ("CANCELLED", "CANCELLED AT", "it was cancelled"),
 )
-_FAILURE = re.compile(r"ChildFailedError|^srun: error: .{0,80}(?:Exited with exit code [1-9]|Killed|Aborted|Segmentation|Bus error)|exits with return code = -?[1-9]|CalledProcessError")
-_SUCCESS = re.compile(r"(?i)after training is done|exiting program at iteration|training (?:is )?(?:completed|finished)|\btrain metrics \*|^finish(?:ed)? \d{1,6} tasks? in|\"key\": \"run_stop\".{0,200}\"status\": \"success\"")
+_FAILURE = re.compile(
+    r"ChildFailedError|^srun: error: .{0,80}(?:Exited with exit code [1-9]|Killed|Aborted|Segmentation|Bus error)"
+    r"|exits with return code = -?[1-9]|CalledProcessError"
+)
+_SUCCESS = re.compile(
+    r"(?i)after training is done|exiting program at iteration|training (?:is )?(?:completed|finished)|\btrain"
+    r" metrics \*|^finish(?:ed)? \d{1,6} tasks? in|\"key\": \"run_stop\".{0,200}\"status\": \"success\""
+)
 
 
 def end_of(message: str) -> str | None:
@@ -247,6 +302,8 @@ def end_of(message: str) -> str | None:
                 return state
     if ("rror" in message or "exits with" in message) and _FAILURE.search(message[-4000:]):
         return "FAILED"
-    if ("inish" in message or "raining" in message or "exiting" in message or "train metrics" in message or "run_stop" in message) and _SUCCESS.search(message[:400]):
+    if (
+        "inish" in message or "raining" in message or "exiting" in message or "train metrics" in message or "run_stop" in message
+    ) and _SUCCESS.search(message[:400]):
         return "COMPLETED"
     return None

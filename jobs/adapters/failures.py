@@ -21,7 +21,9 @@ def failures_in(text: str, headers: HeaderReader) -> list[dict[str, Any]]:
         if line.startswith("Root Cause"):
             is_root = True
         elif _ENTRY.match(line.strip()):
-            entry = dict.fromkeys(("rank", "local_rank", "node", "exit_code", "pid", "at_us", "error"), None) | {"is_first": is_root}
+            entry = dict.fromkeys(("rank", "local_rank", "node", "exit_code", "pid", "at_us", "error"), None) | {
+                "is_first": is_root
+            }
             found.append(entry)
         elif entry is not None and (field := _FIELD.match(line)):
             _take(entry, field.group(1), field.group(2).strip(), headers)

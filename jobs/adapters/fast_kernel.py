@@ -142,7 +142,7 @@ def _location(buf: np.ndarray, at: int, end: int) -> int:
 
 
 @_njit
-def _header(
+def _header(  # noqa: C901 - compiled as one: a call for each token would cost more than the token
     buf: np.ndarray, at: int, end: int, ops: np.ndarray, words: np.ndarray, lengths: np.ndarray, out: np.ndarray
 ) -> int:
     """Where the message begins, -1 when the header is not of this layout. `out`: µs, fraction digits, rank, level."""
@@ -152,7 +152,7 @@ def _header(
         op = ops[k]
         if p >= end:
             return -1
-        if op == STAMP or op == BRACKET_STAMP:
+        if op in (STAMP, BRACKET_STAMP):
             if op == BRACKET_STAMP:
                 if buf[p] != 91:
                     return -1
@@ -182,7 +182,14 @@ def _header(
                 if n == 0 or (p < end and buf[p] == 32):
                     return -1
         elif op == RANK:
-            if p + 7 > end or buf[p] != 91 or (buf[p + 1] != 114 and buf[p + 1] != 82) or buf[p + 2] != 97 or buf[p + 3] != 110 or buf[p + 4] != 107:
+            if (
+                p + 7 > end
+                or buf[p] != 91
+                or (buf[p + 1] != 114 and buf[p + 1] != 82)
+                or buf[p + 2] != 97
+                or buf[p + 3] != 110
+                or buf[p + 4] != 107
+            ):
                 return -1
             p += 5
             if buf[p] == 32 or buf[p] == 61 or buf[p] == 58:
@@ -202,7 +209,16 @@ def _header(
             if out[2] < 0:
                 out[2] = rank
         elif op == NEMO:
-            if p + 8 > end or buf[p] != 91 or buf[p + 1] != 78 or buf[p + 2] != 101 or buf[p + 3] != 77 or buf[p + 4] != 111 or buf[p + 5] != 32 or buf[p + 7] != 32:
+            if (
+                p + 8 > end
+                or buf[p] != 91
+                or buf[p + 1] != 78
+                or buf[p + 2] != 101
+                or buf[p + 3] != 77
+                or buf[p + 4] != 111
+                or buf[p + 5] != 32
+                or buf[p + 7] != 32
+            ):
                 return -1
             letter = buf[p + 6]
             level = -1
@@ -306,7 +322,13 @@ def _begins_plainly(buf: np.ndarray, at: int, end: int, words: np.ndarray, lengt
             return False
         if 65 <= after <= 90:
             return False
-        return not (at + 4 < end and ((c == 68 or c == 73 or c == 87 or c == 69 or c == 70) and (after == 101 or after == 110 or after == 97 or after == 114)))
+        return not (
+            at + 4 < end
+            and (
+                (c == 68 or c == 73 or c == 87 or c == 69 or c == 70)
+                and (after == 101 or after == 110 or after == 97 or after == 114)
+            )
+        )
     return not (at + 4 < end and (c == 100 or c == 105 or c == 119 or c == 101 or c == 102) and buf[min(at + 4, end - 1)] == 58)
 
 

@@ -80,12 +80,25 @@ class FastLane:
         words, lengths = fast_kernel.level_table()
         rank = self._parser.context.rank
         fast_kernel.scan(
-            buf, self._ops, -1 if rank is None else rank, words, lengths, table, is_end, found.starts, found.ends, found.messages, found.at_us,
-            found.fractions, found.levels,
-        )  # fmt: skip
+            buf,
+            self._ops,
+            -1 if rank is None else rank,
+            words,
+            lengths,
+            table,
+            is_end,
+            found.starts,
+            found.ends,
+            found.messages,
+            found.at_us,
+            found.fractions,
+            found.levels,
+        )
         return found
 
-    def rows(self, data: bytes, offset: int, first_line: int, found: Scan, changes: list[tuple[int, str, int | None]]) -> Rows | None:
+    def rows(
+        self, data: bytes, offset: int, first_line: int, found: Scan, changes: list[tuple[int, str, int | None]]
+    ) -> Rows | None:
         """The plain lines as rows, in the phase and iteration in which the other lines left the writer.
 
         `changes` holds (line index, phase, iteration) after each of the other lines; the first entry is the state before.
@@ -101,13 +114,21 @@ class FastLane:
         digits = found.fractions[plain]
         precision = np.where(digits == 0, 1.0, np.where(digits <= 3, 0.001, 1e-6))
         columns: dict[str, Any] = {
-            "line": pa.array(first_line + plain), "byte_offset": pa.array(offset + found.starts[plain]), "n_lines": pa.repeat(pa.scalar(1, pa.int32()), n),
-            "occurred_at": pa.array(at_us), "time_source": pa.repeat("line", n), "time_uncertainty_s": pa.array(precision),
-            "level": _levels(found.levels[plain]), "message": _messages(data, found.messages[plain], found.ends[plain]),
-            "phase": phases.dictionary.take(phases.indices.take(pa.array(at))), "iteration": pa.array([i for _, _, i in changes], pa.int64()).take(pa.array(at)),
-            "waited_s": pa.nulls(n, pa.float64()), **_place_columns(place, n),
-            "attempt": pa.repeat(pa.scalar(context.attempt, pa.int32()), n), "stream": pa.repeat(pa.scalar(context.stream, pa.string()), n),
-        }  # fmt: skip
+            "line": pa.array(first_line + plain),
+            "byte_offset": pa.array(offset + found.starts[plain]),
+            "n_lines": pa.repeat(pa.scalar(1, pa.int32()), n),
+            "occurred_at": pa.array(at_us),
+            "time_source": pa.repeat("line", n),
+            "time_uncertainty_s": pa.array(precision),
+            "level": _levels(found.levels[plain]),
+            "message": _messages(data, found.messages[plain], found.ends[plain]),
+            "phase": phases.dictionary.take(phases.indices.take(pa.array(at))),
+            "iteration": pa.array([i for _, _, i in changes], pa.int64()).take(pa.array(at)),
+            "waited_s": pa.nulls(n, pa.float64()),
+            **_place_columns(place, n),
+            "attempt": pa.repeat(pa.scalar(context.attempt, pa.int32()), n),
+            "stream": pa.repeat(pa.scalar(context.stream, pa.string()), n),
+        }
         self._parser.saw(int(at_us.min()), int(at_us.max()), n)
         return Rows("log_records", columns)
 
@@ -129,7 +150,10 @@ def _messages(data: bytes, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
 
 
 def _place_columns(place: Place, n: int) -> dict[str, pa.Array]:
-    values = (("node", place.node, pa.string()), ("rank", place.rank, pa.int32()), ("local_rank", place.local_rank, pa.int32()), ("role", place.role, pa.string()))
+    values = (
+        ("node", place.node, pa.string()),
+        ("rank", place.rank, pa.int32()),
+        ("local_rank", place.local_rank, pa.int32()),
+        ("role", place.role, pa.string()),
+    )
     return {name: pa.nulls(n, kind) if value is None else pa.repeat(pa.scalar(value, kind), n) for name, value, kind in values}
-
-

@@ -19,7 +19,10 @@ LEVELS = {
     "W": "WARNING", "WARN": "WARNING", "WARNING": "WARNING", "E": "ERROR", "ERR": "ERROR", "ERROR": "ERROR", "EXCEPTION": "ERROR",
     "F": "CRITICAL", "C": "CRITICAL", "FATAL": "CRITICAL", "CRITICAL": "CRITICAL", "ALERT": "CRITICAL", "PANIC": "CRITICAL",
 }  # fmt: skip
-_LEVEL = r"(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERR|EXCEPTION|FATAL|CRITICAL|Debug|Info|Warning|Error|Fatal|debug|info|warning|error|fatal)"
+_LEVEL = (
+    r"(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERR|EXCEPTION|FATAL|CRITICAL|Debug|Info|Warning|Error|Fatal"
+    r"|debug|info|warning|error|fatal)"
+)
 _LOGGER = r" {1,4}[\w.<>]{1,80}:\d{1,6}(?: \||\]|:| -)(?: |$)|:[A-Za-z_][\w.]{0,80}:"
 """What makes a level the beginning of a longer token."""
 _SOURCE = r"[\w./+<>-]{1,160}:\d{1,6}"
@@ -94,7 +97,7 @@ class Found:
     def stamp(self, clock: Clock, groups: tuple[str | None, ...]) -> None:
         """Take a stamp, unless the line has one already: the first one is the writer's own."""
         if self.at_us is None and groups[0]:
-            self.at_us = clock.iso(*groups)
+            self.at_us = clock.iso(groups[0], *groups[1:])
             self.precision_s = 3600.0 if clock.is_ambiguous else _precision(groups[1])
 
 

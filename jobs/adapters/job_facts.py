@@ -17,10 +17,28 @@ from jobs.adapters.stamps import from_us, to_us
 from ml.collectives.groups import groups_from_pg_config
 
 FLAGS = (
-    "no_record", "missing_job_id", "broken_record", "duplicate_job_id", "bad_time", "inferred_state", "inferred_times", "inferred_nodes",
-    "inferred_ranks", "missing_ranks", "missing_nodes", "skew", "truncated", "interleaved", "glued", "decode_errors", "empty_file",
-    "unreadable_files", "restarts", "foreign_rank_prefix", "partial",
-)  # fmt: skip
+    "no_record",
+    "missing_job_id",
+    "broken_record",
+    "duplicate_job_id",
+    "bad_time",
+    "inferred_state",
+    "inferred_times",
+    "inferred_nodes",
+    "inferred_ranks",
+    "missing_ranks",
+    "missing_nodes",
+    "skew",
+    "truncated",
+    "interleaved",
+    "glued",
+    "decode_errors",
+    "empty_file",
+    "unreadable_files",
+    "restarts",
+    "foreign_rank_prefix",
+    "partial",
+)
 """All flags that a job can carry."""
 _FROM_FILES = ("truncated", "interleaved", "glued", "decode_errors", "empty_file", "foreign_rank_prefix")
 SOURCE_TABLES = (("logs", "log_records"), ("stacks", "stack_samples"), ("operations", "operations"), ("collectives", "collectives"))
@@ -127,7 +145,11 @@ def _inferred_ranks(done: JobRead) -> list[dict[str, Any]]:
     pairs: dict[int, Counter[tuple[str | None, int | None]]] = {}
     for batch in done.rows.batches("log_records"):
         part = batch.filter(pc.is_valid(batch["rank"]))
-        counted = pa.table({n: part[n] for n in ("rank", "node", "local_rank")}).group_by(["rank", "node", "local_rank"]).aggregate([([], "count_all")])
+        counted = (
+            pa.table({n: part[n] for n in ("rank", "node", "local_rank")})
+            .group_by(["rank", "node", "local_rank"])
+            .aggregate([([], "count_all")])
+        )
         for row in counted.to_pylist():
             pairs.setdefault(row["rank"], Counter())[row["node"], row["local_rank"]] += row["count_all"]
     for rank in sorted(pairs):
@@ -155,8 +177,8 @@ def _infer_places(done: JobRead, facts: JobFacts) -> None:
         if named:
             facts.flags.add("inferred_nodes")
     if facts.world_size is None and facts.ranks:
-        told = facts.config.get("args.world_size", "") or _told_world_size(done)
-        facts.world_size = int(told) if str(told).isdigit() and len(str(told)) < 8 else len(facts.ranks)
+        size = facts.config.get("args.world_size", "") or _told_world_size(done)
+        facts.world_size = int(size) if size.isdigit() and len(size) < 8 else len(facts.ranks)
 
 
 def _group_rows(done: JobRead) -> list[dict[str, Any]]:
@@ -189,7 +211,16 @@ def _told_world_size(done: JobRead) -> str:
 
 
 def _rank(rank: int, node: str | None, local_rank: int | None) -> dict[str, Any]:
-    return {"rank": rank, "node": node, "local_rank": local_rank, "device": None, "nic": None, "switch": None, "role": None, "groups": []}
+    return {
+        "rank": rank,
+        "node": node,
+        "local_rank": local_rank,
+        "device": None,
+        "nic": None,
+        "switch": None,
+        "role": None,
+        "groups": [],
+    }
 
 
 def _timeline(done: JobRead, shifts: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -228,7 +259,9 @@ def _flag(done: JobRead, facts: JobFacts, shifts: dict[str, int]) -> None:
     for node, shift in sorted(shifts.items()):
         facts.flags.add("skew")
         facts.notes.append(f"the clock of {node} was {shift / 1e6:+.1f} s off; its stamps were put right")
-    unread = [r.path for r in done.reports if r.state == "quarantined" or any(p.reason in ("unreadable", "vanished") for p in r.problems)]
+    unread = [
+        r.path for r in done.reports if r.state == "quarantined" or any(p.reason in ("unreadable", "vanished") for p in r.problems)
+    ]
     if unread:
         facts.flags |= {"unreadable_files", "partial"}
         facts.notes.append(f"could not be read: {_some(unread)}")
@@ -246,7 +279,10 @@ def _flag_missing(facts: JobFacts) -> None:
     missing = sorted(expected - facts.seen["logs"][0])
     if missing and len(missing) < len(expected):
         facts.flags |= {"missing_ranks", "partial"}
-        facts.notes.append(f"logs cover {len(expected) - len(missing)} of {len(expected)} ranks; missing is not healthy: ranks {_some([str(m) for m in missing])}")
+        facts.notes.append(
+            f"logs cover {len(expected) - len(missing)} of {len(expected)} ranks; missing is not healthy: ranks"
+            f" {_some([str(m) for m in missing])}"
+        )
     seen = set().union(*(nodes for _, nodes in facts.seen.values()))
     absent = [node for node in facts.nodes if node not in seen]
     if absent and seen:

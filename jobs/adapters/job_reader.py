@@ -55,7 +55,9 @@ class FileReport:
         if len(self.problems) >= MAX_PROBLEMS_PER_FILE:
             for i, known in enumerate(self.problems):
                 if known.reason == problem.reason:
-                    self.problems[i] = Problem(known.reason, known.offset, known.n_records + problem.n_records, known.detail, known.sample)
+                    self.problems[i] = Problem(
+                        known.reason, known.offset, known.n_records + problem.n_records, known.detail, known.sample
+                    )
                     return
         self.problems.append(problem)
 
@@ -98,7 +100,9 @@ class JobRead:
 
 
 @contextmanager
-def read_files(job: JobFiles, scratch: str | Path | None = None, hashes: Mapping[str, str | None] | None = None) -> Iterator[JobRead]:
+def read_files(
+    job: JobFiles, scratch: str | Path | None = None, hashes: Mapping[str, str | None] | None = None
+) -> Iterator[JobRead]:
     """Read a job's files. `hashes` are contents' SHA-256 by path where they are known already."""
     done = JobRead(job, _record(job), JobTables(scratch))
     try:
@@ -230,8 +234,10 @@ def _parse(done: JobRead, report: FileReport, path: str, head: bytes, stream: Bi
     context = _context(done, report)
     try:
         _take_all(done, report, adapter, stream, context)
-    except Exception as error:  # noqa: BLE001 - one poisonous file must not end the night
-        report.problem(Problem("adapter_failure", 0, 0 if report.n_rows else 1, f"{adapter.name}: {type(error).__name__}: {str(error)[:200]}"))
+    except Exception as error:
+        report.problem(
+            Problem("adapter_failure", 0, 0 if report.n_rows else 1, f"{adapter.name}: {type(error).__name__}: {str(error)[:200]}")
+        )
         report.flags.add("adapter_failure")
 
 
@@ -250,7 +256,7 @@ def _take_all(done: JobRead, report: FileReport, adapter: Adapter, stream: Binar
 def _take_rows(done: JobRead, report: FileReport, rows: Rows, context: FileContext) -> None:
     if not len(rows):
         return
-    constants = {"job_id": context.job_id, "file": report.path, "node": context.node}
+    constants: dict[str, Any] = {"job_id": context.job_id, "file": report.path, "node": context.node}
     if rows.table == "log_records":
         constants |= {"attempt": context.attempt, "stream": context.stream}
     if rows.table in ("log_records", "stack_samples", "iterations", "operations", "collectives"):

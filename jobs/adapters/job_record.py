@@ -18,10 +18,24 @@ NAMES = ("job.json", "job.yaml", "job.yml")
 MAX_BYTES = 64 << 20
 MAX_DEPTH = 64
 _SHORT = {
-    "CD": "COMPLETED", "F": "FAILED", "CA": "CANCELLED", "TO": "TIMEOUT", "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED",
-    "BF": "BOOT_FAIL", "DL": "DEADLINE", "RQ": "REQUEUED", "RS": "RESIZING", "RV": "REVOKED", "SUCCEEDED": "COMPLETED",
-    "SUCCESS": "COMPLETED", "CANCELED": "CANCELLED", "ERROR": "FAILED", "OUT_OF_ME": "OUT_OF_MEMORY",
-}  # fmt: skip
+    "CD": "COMPLETED",
+    "F": "FAILED",
+    "CA": "CANCELLED",
+    "TO": "TIMEOUT",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PR": "PREEMPTED",
+    "BF": "BOOT_FAIL",
+    "DL": "DEADLINE",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "SUCCEEDED": "COMPLETED",
+    "SUCCESS": "COMPLETED",
+    "CANCELED": "CANCELLED",
+    "ERROR": "FAILED",
+    "OUT_OF_ME": "OUT_OF_MEMORY",
+}
 RUNNING = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "R", "PD")
 
 
@@ -107,7 +121,13 @@ def parse(name: str, data: bytes) -> JobRecord:
         record.problems.append(problem)
         return record
     record.has_record = True
-    for key, target in (("name", "name"), ("user", "user"), ("cluster", "cluster"), ("partition", "partition"), ("lineage_id", "lineage_id")):
+    for key, target in (
+        ("name", "name"),
+        ("user", "user"),
+        ("cluster", "cluster"),
+        ("partition", "partition"),
+        ("lineage_id", "lineage_id"),
+    ):
         if isinstance(loaded.get(key), str | int):
             setattr(record, target, str(loaded[key]))
     job_id = loaded.get("job_id")
@@ -144,7 +164,11 @@ def _load(name: str, data: bytes) -> tuple[dict[str, Any], Problem | None]:
 def _time(value: Any, record: JobRecord) -> datetime | None:
     if isinstance(value, datetime):
         value = value.isoformat()
-    us = from_epoch(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else parse_iso(str(value), record.zone)
+    us = (
+        from_epoch(float(value))
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else parse_iso(str(value), record.zone)
+    )
     if us is None and value not in (None, "", "Unknown", "None"):
         record.flags.add("bad_time")
     return from_us(us)
@@ -176,9 +200,11 @@ def _ranks(value: Any, record: JobRecord) -> list[dict[str, Any]]:
             continue
         local = entry.get("local_rank")
         found[rank] = {
-            "rank": rank, "local_rank": local if isinstance(local, int) and local >= 0 else None, "groups": _groups(entry.get("groups")),
+            "rank": rank,
+            "local_rank": local if isinstance(local, int) and local >= 0 else None,
+            "groups": _groups(entry.get("groups")),
             **{key: str(entry[key]) if entry.get(key) is not None else None for key in ("node", "device", "nic", "switch", "role")},
-        }  # fmt: skip
+        }
     return [found[rank] for rank in sorted(found)]
 
 

@@ -22,9 +22,13 @@ from schemas import tables
 
 EVENT_TABLES = ("log_records", "iterations", "stack_samples", "operations", "collectives", "node_events")
 TIME_COLUMNS = {
-    "log_records": ("occurred_at",), "iterations": ("occurred_at",), "stack_samples": ("sampled_at",), "node_events": ("occurred_at",),
-    "collectives": ("created_at", "started_at", "completed_at"), "operations": ("started_us",),
-}  # fmt: skip
+    "log_records": ("occurred_at",),
+    "iterations": ("occurred_at",),
+    "stack_samples": ("sampled_at",),
+    "node_events": ("occurred_at",),
+    "collectives": ("created_at", "started_at", "completed_at"),
+    "operations": ("started_us",),
+}
 Result = tuple[str, pa.Schema, Iterator[pa.RecordBatch]]
 
 
@@ -38,17 +42,39 @@ def results(done: JobRead) -> Iterator[Result]:
     found = clocks.offsets(_shared_events(done))
     shifts = clocks.corrections(found)
     facts = gather(done, shifts)
-    completion = Completion(facts, {report.path: report.tally.last_at for report in done.reports}, {r.path: r.modified_at for r in done.reports})
+    completion = Completion(
+        facts, {report.path: report.tally.last_at for report in done.reports}, {r.path: r.modified_at for r in done.reports}
+    )
     for name in EVENT_TABLES:
         yield name, schema_of(name), _event_batches(done, name, completion, shifts)
     yield "machine_metrics", schema_of("machine_metrics"), iter(_metrics(done, shifts))
-    yield "clock_offsets", schema_of("clock_offsets"), iter(_one("clock_offsets", [
-        {"job_id": done.job.job_id, "node": o.node, "offset_s": o.offset_s, "spread_s": o.spread_s, "n_shared_events": o.n_shared} for o in found
-    ]))  # fmt: skip
+    yield (
+        "clock_offsets",
+        schema_of("clock_offsets"),
+        iter(
+            _one(
+                "clock_offsets",
+                [
+                    {
+                        "job_id": done.job.job_id,
+                        "node": o.node,
+                        "offset_s": o.offset_s,
+                        "spread_s": o.spread_s,
+                        "n_shared_events": o.n_shared,
+                    }
+                    for o in found
+                ],
+            )
+        ),
+    )
     yield "ranks", schema_of("ranks"), iter(_redacted("ranks", facts.ranks))
     yield "quarantine", schema_of("quarantine"), iter(_one("quarantine", list(_quarantine(done))))
     yield "training_jobs", schema_of("training_jobs"), iter(_redacted("training_jobs", [_job_row(done, facts)]))
-    yield "ingested_files", schema_of("ingested_files"), iter(_one("ingested_files", [_ledger(done.job.job_id, r) for r in done.reports]))
+    yield (
+        "ingested_files",
+        schema_of("ingested_files"),
+        iter(_one("ingested_files", [_ledger(done.job.job_id, r) for r in done.reports])),
+    )
 
 
 def _one(name: str, rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
@@ -71,13 +97,17 @@ def _shared_events(done: JobRead) -> Iterator[tuple[object, str, float]]:
         keep = pc.and_(pc.is_valid(batch["node"]), pc.is_valid(batch["occurred_at"]))
         part = batch.filter(keep)
         times = part["occurred_at"].cast(pa.int64()).to_pylist()
-        yield from ((("iteration", i), n, t / 1e6) for i, n, t in zip(part["iteration"].to_pylist(), part["node"].to_pylist(), times))
+        yield from (
+            (("iteration", i), n, t / 1e6) for i, n, t in zip(part["iteration"].to_pylist(), part["node"].to_pylist(), times)
+        )
     nodes = {p.rank: p.node for p in done.record.placements}
     n_left = 400_000
     for batch in done.rows.batches("operations"):
         part = batch.filter(pc.and_(pc.equal(batch["kind"], "collective"), pc.is_valid(batch["started_us"])))
         ends = pc.add(part["started_us"].cast(pa.float64()), part["duration_us"]).to_pylist()
-        for step, name, group, rank, node, end in zip(*(part[c].to_pylist() for c in ("step", "name", "group", "rank", "node")), ends):
+        for step, name, group, rank, node, end in zip(
+            *(part[c].to_pylist() for c in ("step", "name", "group", "rank", "node")), ends
+        ):
             place = node or nodes.get(rank)
             if place and step is not None and n_left > 0:
                 n_left -= 1
@@ -145,9 +175,14 @@ def _quarantine(done: JobRead) -> Iterator[dict[str, Any]]:
                 merged[key]["n_records"] += problem.n_records
                 continue
             merged[key] = {
-                "job_id": done.job.job_id, "path": report.path, "reason": problem.reason, "offset": key[1], "n_records": problem.n_records,
-                "detail": sample_text(problem.detail.encode()[:400])[:400] or None, "sample": sample_text(problem.sample) or None,
-            }  # fmt: skip
+                "job_id": done.job.job_id,
+                "path": report.path,
+                "reason": problem.reason,
+                "offset": key[1],
+                "n_records": problem.n_records,
+                "detail": sample_text(problem.detail.encode()[:400])[:400] or None,
+                "sample": sample_text(problem.sample) or None,
+            }
         yield from merged.values()
 
 
@@ -155,12 +190,26 @@ def _ledger(job_id: str, report: FileReport) -> dict[str, Any]:
     tally = report.tally
     n_kept = report.n_read - report.n_quarantined
     return {
-        "job_id": job_id, "path": report.path, "sha256": report.sha256, "size_bytes": report.size_bytes, "modified_at": report.modified_at,
-        "adapter": report.adapter, "adapter_version": report.adapter_version, "confidence": report.confidence, "state": report.state,
-        "alias_of": report.alias_of, "n_read": report.n_read, "n_kept": n_kept, "n_quarantined": report.n_quarantined,
-        "n_understood": min(tally.n_understood, n_kept), "first_at": tally.first_at, "last_at": tally.last_at, "encoding": tally.encoding,
-        "flags": sorted(report.flags), "redactions": sorted(report.redactions.items()),
-    }  # fmt: skip
+        "job_id": job_id,
+        "path": report.path,
+        "sha256": report.sha256,
+        "size_bytes": report.size_bytes,
+        "modified_at": report.modified_at,
+        "adapter": report.adapter,
+        "adapter_version": report.adapter_version,
+        "confidence": report.confidence,
+        "state": report.state,
+        "alias_of": report.alias_of,
+        "n_read": report.n_read,
+        "n_kept": n_kept,
+        "n_quarantined": report.n_quarantined,
+        "n_understood": min(tally.n_understood, n_kept),
+        "first_at": tally.first_at,
+        "last_at": tally.last_at,
+        "encoding": tally.encoding,
+        "flags": sorted(report.flags),
+        "redactions": sorted(report.redactions.items()),
+    }
 
 
 def listing_hash(job: JobFiles) -> str:
@@ -201,14 +250,31 @@ def _job_row(done: JobRead, facts: JobFacts) -> dict[str, Any]:
     record, job = done.record, done.job
     started: datetime | None = facts.started_at
     return {
-        "job_id": job.job_id, "name": record.name, "user": record.user, "cluster": record.cluster, "partition": record.partition,
-        "state": facts.state, "exit_code": record.exit_code, "node_exit_codes": list(record.node_exit_codes.items()),
-        "submitted_at": record.submitted_at, "started_at": started, "ended_at": facts.ended_at, "nodes": facts.nodes,
-        "n_nodes": len(facts.nodes) or None, "world_size": facts.world_size, "n_gpus": record.n_gpus, "lineage_id": record.lineage_id,
-        "attempt": record.attempt, "config": list(facts.config.items()), "coverage": list(coverage_of(done, facts).items()),
-        "flags": sorted(facts.flags), "notes": facts.notes, "archive_path": job.root or None, "job_hash": job_hash(done.reports),
+        "job_id": job.job_id,
+        "name": record.name,
+        "user": record.user,
+        "cluster": record.cluster,
+        "partition": record.partition,
+        "state": facts.state,
+        "exit_code": record.exit_code,
+        "node_exit_codes": list(record.node_exit_codes.items()),
+        "submitted_at": record.submitted_at,
+        "started_at": started,
+        "ended_at": facts.ended_at,
+        "nodes": facts.nodes,
+        "n_nodes": len(facts.nodes) or None,
+        "world_size": facts.world_size,
+        "n_gpus": record.n_gpus,
+        "lineage_id": record.lineage_id,
+        "attempt": record.attempt,
+        "config": list(facts.config.items()),
+        "coverage": list(coverage_of(done, facts).items()),
+        "flags": sorted(facts.flags),
+        "notes": facts.notes,
+        "archive_path": job.root or None,
+        "job_hash": job_hash(done.reports),
         "listing_hash": listing_hash(job),
-    }  # fmt: skip
+    }
 
 
 def job_tables() -> tuple[str, ...]:

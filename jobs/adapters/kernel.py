@@ -23,7 +23,16 @@ _LEVELLED = re.compile(rf"(?:kern|user|daemon|syslog|auth) {{0,4}}:(\w{{1,8}}) {
 _ISO_LINE = re.compile(rf"{ISO} (?:([\w.-]{{1,64}}) )?(?:kernel|systemd\[\d+\]): (.*)$", re.S)
 _HOST_KERNEL = re.compile(r"([\w.-]{1,64}) kernel: (.*)$", re.S)
 _NAME = re.compile(r"(?i)(?:^|[/_.-])(?:dmesg|kern(?:el)?|kmsg|messages|syslog|journal(?:ctl|d)?)(?=[/_.-]|$)")
-_HEAD_WORDS = (b"kernel:", b"NVRM:", b"] NVRM", b"__REALTIME_TIMESTAMP", b"nvidia-nvswitch", b"Linux version", b"mlx5_core", b"EXT4-fs")
+_HEAD_WORDS = (
+    b"kernel:",
+    b"NVRM:",
+    b"] NVRM",
+    b"__REALTIME_TIMESTAMP",
+    b"nvidia-nvswitch",
+    b"Linux version",
+    b"mlx5_core",
+    b"EXT4-fs",
+)
 BATCH = 20_000
 
 
@@ -41,7 +50,11 @@ class Line:
 class Events:
     """Columns of `node_events` being filled."""
 
-    columns: dict[str, list[Any]] = field(default_factory=lambda: {n: [] for n in ("node", "device", "occurred_at", "kind", "code", "severity", "message", "byte_offset")})
+    columns: dict[str, list[Any]] = field(
+        default_factory=lambda: {
+            n: [] for n in ("node", "device", "occurred_at", "kind", "code", "severity", "message", "byte_offset")
+        }
+    )
 
     def add(self, line: Line, told: Told, node: str | None, offset: int) -> None:
         """One event."""
@@ -126,7 +139,9 @@ class KernelAdapter:
         has_words = any(word in head for word in _HEAD_WORDS)
         if head.startswith(b"{") and b"__REALTIME_TIMESTAMP" not in head[:8192]:
             return 0.0
-        if _NAME.search(bare_name(path)) and bare_name(path).endswith((".log", ".txt", ".json", ".jsonl", "dmesg", "messages", "syslog", "kmsg")):
+        if _NAME.search(bare_name(path)) and bare_name(path).endswith(
+            (".log", ".txt", ".json", ".jsonl", "dmesg", "messages", "syslog", "kmsg")
+        ):
             return 0.9 if has_words else 0.6
         lines = head[:16384].split(b"\n")
         n_telling = sum(any(word in line for word in _HEAD_WORDS) for line in lines)
@@ -140,7 +155,20 @@ class KernelAdapter:
         for block in reader.blocks():
             yield from block.problems
             n_refused += len(block.refused)
-            records: dict[str, list[Any]] = {n: [] for n in ("line", "byte_offset", "n_lines", "occurred_at", "time_source", "node", "level", "message", "time_uncertainty_s")}
+            records: dict[str, list[Any]] = {
+                n: []
+                for n in (
+                    "line",
+                    "byte_offset",
+                    "n_lines",
+                    "occurred_at",
+                    "time_source",
+                    "node",
+                    "level",
+                    "message",
+                    "time_uncertainty_s",
+                )
+            }
             for i, (text, offset) in enumerate(zip(block.lines, block.offsets)):
                 n_read += 1
                 if not text.strip():
@@ -208,7 +236,9 @@ class HealthCheckAdapter:
                     events.add(event[0], event[1], context.node, offset)
                     span = [*span[:1], event[0].at_us] if event[0].at_us is not None else span
         yield Rows("node_events", events.columns)
-        yield Tally(n_read, n_read - n_bad, from_us(min(span)) if span else None, from_us(max(span)) if span else None, reader.encoding.name)
+        yield Tally(
+            n_read, n_read - n_bad, from_us(min(span)) if span else None, from_us(max(span)) if span else None, reader.encoding.name
+        )
 
 
 def _health_event(text: str, context: FileContext) -> tuple[Line, Told] | None:
@@ -218,13 +248,31 @@ def _health_event(text: str, context: FileContext) -> tuple[Line, Told] | None:
         return None
     if not isinstance(record, dict):
         return None
-    flat = {**record, **{k: v for part in ("int", "normal", "double") if isinstance(record.get(part), dict) for k, v in record[part].items()}}
-    said = next((str(flat[k]) for k in ("message", "_msg", "msg", "reason", "description", "health_check", "check", "event", "name") if flat.get(k)), None)
+    flat = {
+        **record,
+        **{k: v for part in ("int", "normal", "double") if isinstance(record.get(part), dict) for k, v in record[part].items()},
+    }
+    said = next(
+        (
+            str(flat[k])
+            for k in ("message", "_msg", "msg", "reason", "description", "health_check", "check", "event", "name")
+            if flat.get(k)
+        ),
+        None,
+    )
     if said is None:
         return None
     name = next((str(flat[k]) for k in ("health_check", "check", "event", "component", "alert", "kind", "name") if flat.get(k)), "")
-    stamp = next((flat[k] for k in ("timestamp", "time", "end_time", "startTime", "start_time", "at") if flat.get(k) is not None), None)
-    at_us = from_epoch(float(stamp)) if isinstance(stamp, int | float) else Clock(context.zone).iso(*m.groups()) if (m := re.match(ISO, str(stamp))) else None
+    stamp = next(
+        (flat[k] for k in ("timestamp", "time", "end_time", "startTime", "start_time", "at") if flat.get(k) is not None), None
+    )
+    at_us = (
+        from_epoch(float(stamp))
+        if isinstance(stamp, int | float)
+        else Clock(context.zone).iso(*m.groups())
+        if (m := re.match(ISO, str(stamp)))
+        else None
+    )
     node = next((str(flat[k]) for k in ("node", "host", "hostname") if flat.get(k)), None)
     result = flat.get("result", flat.get("code", flat.get("exit_code")))
     code = result if isinstance(result, int) and not isinstance(result, bool) and abs(result) < 1 << 31 else None

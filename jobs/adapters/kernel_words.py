@@ -14,7 +14,37 @@ _NET = re.compile(r"\b((?:mlx\d_\d|ib\d|eth\d|ens\w{1,12}|enp\w{1,12}|bond\d|roc
 _DISK = re.compile(r"\b(?:dev |on |\()((?:nvme\w{1,12}|sd[a-z]{1,3}\d{0,3}|dm-\d{1,4}|md\d{1,4}))\b|\b(nvme\d{1,3}(?:n\d{1,3})?)\b")
 
 XID_SEVERITY = {
-    "critical": {48, 61, 62, 64, 69, 74, 79, 92, 95, 109, 110, 119, 120, 121, 123, 136, 140, 143, 144, 145, 146, 147, 148, 149, 150, 154, 155, 156, 158},
+    "critical": {
+        48,
+        61,
+        62,
+        64,
+        69,
+        74,
+        79,
+        92,
+        95,
+        109,
+        110,
+        119,
+        120,
+        121,
+        123,
+        136,
+        140,
+        143,
+        144,
+        145,
+        146,
+        147,
+        148,
+        149,
+        150,
+        154,
+        155,
+        156,
+        158,
+    },
     "info": {43, 45, 66, 106},
 }
 """Xids after which the GPU or the node has to be reset or looked at, and those that only tell of another failure."""
@@ -48,23 +78,28 @@ def _words(kind: str, severity: str, hint: str, pattern: str) -> Words:
 
 WORDS: tuple[Words, ...] = (
     _words("oom_kill", "critical", "oom-kill", r"oom-kill:"),
-    _words("oom_kill", "critical", "out of memory", r"out of memory: kill(?:ed)? process|memory cgroup out of memory|invoked oom-killer|oom_reaper: reaped"),
+    _words("oom_kill", "critical", "out of memory", r"out of memory: kill(?:ed)? process|memory cgroup out of memory|invoked"
+                                                    r" oom-killer"
+                                                    r"|oom_reaper: reaped"),
     _words("oom_kill", "critical", "oom-killer", r"invoked oom-killer"),
     _words("xid", "critical", "fallen off the bus", r"GPU .{0,80}has fallen off the bus|fallen off the bus and is not responding"),
     _words("nvlink", "warning", "nvlink", r"NVRM: .{0,40}knvlink|NVRM: .{0,200}nvlink .{0,60}(?:fail|error|down)"),
-    _words("ecc", "critical", "ecc", r"uncorrect(?:ed|able) .{0,40}(?:ecc|memory|error)|(?:double|multi)[ -]bit ecc|EDAC .{0,80}\bUE\b"),
+    _words("ecc", "critical", "ecc", r"uncorrect(?:ed|able) .{0,40}(?:ecc|memory|error)|(?:double|multi)[ -]bit ecc|EDAC"
+                                     r" .{0,80}\bUE\b"),
     _words("ecc", "warning", "ecc", r"correct(?:ed|able) .{0,40}ecc|single[ -]bit ecc"),
     _words("ecc", "warning", "edac", r"EDAC .{0,80}\bCE\b|corrected error"),
     _words("ecc", "critical", "hardware error", r"\[Hardware Error\].{0,80}(?:Uncorrected|deferred)|mce: .{0,20}Uncorrected"),
     _words("ecc", "warning", "hardware error", r"\[Hardware Error\]|mce: \[Hardware Error\]"),
     _words("power", "warning", "insufficient power", r"insufficient power on the pcie slot"),
     _words("power", "critical", "power", r"power (?:supply|cable) .{0,40}(?:fail|lost|bad)|PSU .{0,40}(?:fail|lost)"),
-    _words("thermal", "warning", "temperature", r"high temperature|temperature above threshold|over ?temperature|thermal (?:shutdown|throttl)"),
+    _words("thermal", "warning", "temperature", r"high temperature|temperature above threshold|over ?temperature|thermal"
+                                                r" (?:shutdown|throttl)"),
     _words("thermal", "warning", "thermal", r"thermal (?:shutdown|throttl|trip)|HW slowdown"),
     _words("pcie", "warning", "aer", r"\bAER:|PCIe Bus Error|pcieport .{0,60}error"),
     _words("pcie", "warning", "access_reg", r"ACCESS_REG\(0x[0-9a-f]{1,8}\) .{0,40}failed"),
     _words("pcie", "warning", "peermem", r"nvidia-peermem .{0,80}(?:error|invalid context)"),
-    _words("link_down", "warning", "link", r"link (?:is |status )?(?:down|failure|lost)|port .{0,20}link down|carrier lost|lost carrier|NIC Link is Down|Port: \d{1,3} Link DOWN"),
+    _words("link_down", "warning", "link", r"link (?:is |status )?(?:down|failure|lost)|port .{0,20}link down|carrier lost|lost"
+                                           r" carrier|NIC Link is Down|Port: \d{1,3} Link DOWN"),
     _words("link_up", "info", "link", r"link (?:is |becomes )?(?:up|ready)\b|NIC Link is Up|Port: \d{1,3} Link ACTIVE"),
     _words("lockup", "critical", "lockup", r"(?:soft|hard) ?lockup"),
     _words("lockup", "critical", "rcu", r"rcu.{0,40}(?:self-detected stall|detected stalls)"),
@@ -73,12 +108,16 @@ WORDS: tuple[Words, ...] = (
     _words("segfault", "warning", "general protection", r"general protection (?:fault|ip)|traps: .{0,60}trap"),
     _words("filesystem", "critical", "read-only", r"remount(?:ed|ing) .{0,40}read-only|re-mounted .{0,20}read-only"),
     _words("filesystem", "critical", "no space", r"no space left on device"),
-    _words("filesystem", "critical", "superblock", r"(?:ext4|xfs|btrfs).{0,60}(?:i/o error|corrupt|shut(?:ting)? down)|i/o error while (?:reading|writing) superblock|superblock write error"),
+    _words("filesystem", "critical", "superblock", r"(?:ext4|xfs|btrfs).{0,60}(?:i/o error|corrupt|shut(?:ting)? down)|i/o"
+                                                   r" error while"
+                                                   r" (?:reading|writing) superblock|superblock write error"),
     _words("filesystem", "critical", "lustre", r"LustreError|lustre: .{0,80}(?:evicted|connection .{0,20}lost|not responding)"),
     _words("filesystem", "warning", "not responding", r"nfs: server .{1,120} not responding"),
     _words("filesystem", "critical", "raid", r"raid array has failed|md/raid.{0,40}(?:fail|disk failure)"),
     _words("io_error", "critical", "i/o", r"buffer i/o error|blk_update_request: .{0,40}error|i/o error, dev|\bi/o error\b"),
-    _words("io_error", "critical", "nvme", r"nvme.{0,60}(?:timeout|reset controller|no available path|failing|controller is down)|nvme device has no available path"),
+    _words("io_error", "critical", "nvme", r"nvme.{0,60}(?:timeout|reset controller|no available path|failing|controller is"
+                                           r" down)|nvme"
+                                           r" device has no available path"),
     _words("reboot", "warning", "linux version", r"\bLinux version \d"),
     _words("reboot", "critical", "panic", r"kernel panic"),
     _words("pcie", "critical", "mlx5", r"mlx5_core .{0,80}(?:health|device error|fatal)|mlx5_.{0,40}:.{0,60}(?:timeout|failed)"),
@@ -108,7 +147,9 @@ def told_by(line: str) -> Told | None:
 def _xid(line: str) -> Told | None:
     found = _SXID.search(line) if "SXid" in line else _XID.search(line)
     if found is None:
-        return Told("sxid" if "SXid" in line else "xid", "warning", None, None) if "NVRM: Xid" in line or "nvswitch" in line else None
+        return (
+            Told("sxid" if "SXid" in line else "xid", "warning", None, None) if "NVRM: Xid" in line or "nvswitch" in line else None
+        )
     device, code = found.group(1), int(found.group(2))
     if "SXid" in line:
         is_fatal = bool(_FATAL.search(line)) and "Non-fatal" not in line

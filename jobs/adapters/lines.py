@@ -120,9 +120,10 @@ class LineReader:
         for raw in self._chunks():
             chunk = raw
             if over is not None:
-                chunk = over.swallow(chunk)
-                if chunk is None:
+                rest = over.swallow(raw)
+                if rest is None:
                     continue
+                chunk = rest
                 yield over.offset, over.kept + b"\n", [over.problem()]
                 offset, over = over.offset + over.length + 1, None
             data = carry + chunk if carry else chunk

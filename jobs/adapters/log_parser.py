@@ -241,7 +241,9 @@ class LogParser:
             return named
         return writer.iteration
 
-    def _mlperf(self, message: str, writer: Writer, at_us: int | None, phase: str, number: int, place: Place) -> tuple[int | None, str, bool]:
+    def _mlperf(
+        self, message: str, writer: Writer, at_us: int | None, phase: str, number: int, place: Place
+    ) -> tuple[int | None, str, bool]:
         event = facts.mlperf_event(message)
         if event is None:
             return at_us, phase, False
@@ -250,9 +252,9 @@ class LogParser:
         phase = writer.phases.mlperf(event.key)
         if event.key == "run_stop" and event.metadata.get("status"):
             self._marks.append(("state", "COMPLETED" if event.metadata["status"] == "success" else "FAILED"))
-        if event.kind == "POINT_IN_TIME" and isinstance(event.value, str | int | float | bool) and len(self._config) < 5000:
-            if not event.metadata.get("epoch_num") and not event.metadata.get("step"):
-                self._config.setdefault(f"mllog.{event.key}", str(event.value))
+        is_setting = event.kind == "POINT_IN_TIME" and not event.metadata.get("epoch_num") and not event.metadata.get("step")
+        if is_setting and isinstance(event.value, str | int | float | bool) and len(self._config) < 5000:
+            self._config.setdefault(f"mllog.{event.key}", str(event.value))
         self._mlperf_progress(event, at_us, number, place)
         return at_us, phase, True
 
@@ -336,7 +338,10 @@ class LogParser:
             yield Rows("rank_failures", {name: [f[name] for f in self._failures] for name in self._failures[0]})
         if self._places:
             ranks = sorted(self._places)
-            yield Rows("placements", {"rank": ranks, "node": [self._places[r][0] for r in ranks], "local_rank": [self._places[r][1] for r in ranks]})
+            yield Rows(
+                "placements",
+                {"rank": ranks, "node": [self._places[r][0] for r in ranks], "local_rank": [self._places[r][1] for r in ranks]},
+            )
 
     def span(self) -> tuple[Any, Any]:
         """Earliest and latest time in the file."""

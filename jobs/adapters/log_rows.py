@@ -12,9 +12,22 @@ from jobs.adapters.facts import Progress
 from jobs.adapters.headers import Header
 
 COLUMNS = (
-    "line", "byte_offset", "n_lines", "occurred_at", "time_source", "time_uncertainty_s", "node", "rank", "local_rank", "role", "level",
-    "message", "phase", "iteration", "waited_s",
-)  # fmt: skip
+    "line",
+    "byte_offset",
+    "n_lines",
+    "occurred_at",
+    "time_source",
+    "time_uncertainty_s",
+    "node",
+    "rank",
+    "local_rank",
+    "role",
+    "level",
+    "message",
+    "phase",
+    "iteration",
+    "waited_s",
+)
 
 
 @dataclass
@@ -46,10 +59,22 @@ class RecordColumns:
         """
         at, spread, sources, last = self._dated(last_us, source, others)
         columns: dict[str, Any] = {
-            "line": self.line, "byte_offset": self.byte_offset, "n_lines": self.n_lines, "occurred_at": at, "time_source": sources,
-            "time_uncertainty_s": spread, "node": self.node, "rank": self.rank, "local_rank": self.local_rank, "role": self.role,
-            "level": self.level, "message": self.message, "phase": self.phase, "iteration": self.iteration, "waited_s": self.waited_s,
-        }  # fmt: skip
+            "line": self.line,
+            "byte_offset": self.byte_offset,
+            "n_lines": self.n_lines,
+            "occurred_at": at,
+            "time_source": sources,
+            "time_uncertainty_s": spread,
+            "node": self.node,
+            "rank": self.rank,
+            "local_rank": self.local_rank,
+            "role": self.role,
+            "level": self.level,
+            "message": self.message,
+            "phase": self.phase,
+            "iteration": self.iteration,
+            "waited_s": self.waited_s,
+        }
         columns.update({name: [value] * len(self) for name, value in in_file.items()})
         return Rows("log_records", columns), last
 
@@ -85,13 +110,30 @@ def dated(at_us: list[int], precision_s: list[float], last_us: int, source: str)
     after = np.minimum.accumulate(after_index[::-1])[::-1]
     following = np.where(after < len(at), at[np.minimum(after, len(at) - 1)], -1)
     leading = (filled < 0) & (following >= 0)
-    spread = np.where(is_own, precision_s, np.where((following >= 0) & (filled >= 0), np.maximum(following - filled, 0) / 1e6, np.nan))
+    spread = np.where(
+        is_own, precision_s, np.where((following >= 0) & (filled >= 0), np.maximum(following - filled, 0) / 1e6, np.nan)
+    )
     filled = np.where(leading, following, filled)
     times = [None if value < 0 else int(value) for value in filled]
     spreads = [None if np.isnan(value) else float(value) for value in spread]
     sources = [source if own else ("interpolated" if value >= 0 else None) for own, value in zip(is_own, filled)]
     last = int(at[before[-1]]) if before[-1] >= 0 else last_us
     return times, spreads, sources, last
+
+
+_ITERATION_COLUMNS: tuple[str, ...] = (
+    "iteration",
+    "n_planned",
+    "occurred_at",
+    "step_time_s",
+    "loss",
+    "grad_norm",
+    "n_skipped",
+    "values",
+    "line",
+    "rank",
+    "node",
+)
 
 
 @dataclass
@@ -107,10 +149,18 @@ class IterationColumns:
         """One iteration line."""
         skipped = progress.first(SKIPPED_NAMES)
         values = {
-            "iteration": progress.iteration, "n_planned": progress.n_planned, "occurred_at": at_us, "step_time_s": progress.step_time_s,
-            "loss": progress.loss, "grad_norm": progress.first(NORM_NAMES), "n_skipped": int(skipped) if skipped is not None and skipped == skipped and skipped >= 0 else None,
-            "values": list(progress.values.items()), "line": line, "rank": rank, "node": node,
-        }  # fmt: skip
+            "iteration": progress.iteration,
+            "n_planned": progress.n_planned,
+            "occurred_at": at_us,
+            "step_time_s": progress.step_time_s,
+            "loss": progress.loss,
+            "grad_norm": progress.first(NORM_NAMES),
+            "n_skipped": int(skipped) if skipped is not None and skipped == skipped and skipped >= 0 else None,
+            "values": list(progress.values.items()),
+            "line": line,
+            "rank": rank,
+            "node": node,
+        }
         for name, value in values.items():
             self.columns[name].append(value)
 
@@ -119,6 +169,5 @@ class IterationColumns:
         return Rows("iterations", self.columns)
 
 
-_ITERATION_COLUMNS = ("iteration", "n_planned", "occurred_at", "step_time_s", "loss", "grad_norm", "n_skipped", "values", "line", "rank", "node")
 SKIPPED_NAMES = ("number of skipped iterations", "skipped iterations", "skipped")
 NORM_NAMES = ("grad norm", "grad_norm", "gnorm", "gradient norm", "total_norm")

@@ -25,7 +25,25 @@ _RANK_LOG = re.compile(r"(?i)(?:^|[/_.-])rank[_-]?\d{1,6}[^/]*\.(?:log|txt|out|e
 _SLURM_NAME = re.compile(r"(?:^|/)(?:slurm-\d+(?:_\d+)?|[^/]*[-_]\d{5,})\.(?:out|err|log)$|\.(?:out|err)$")
 _SLURM_TEXT = re.compile(rb"slurmstepd:|srun: |SLURM_|slurm_job")
 _LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
-_OTHERS = (".json", ".csv", ".parquet", ".yaml", ".yml", ".pkl", ".pickle", ".pt", ".tar", ".zip", ".tgz", ".npz", ".npy", ".html", ".svg", ".png", ".prom")  # fmt: skip
+_OTHERS = (
+    ".json",
+    ".csv",
+    ".parquet",
+    ".yaml",
+    ".yml",
+    ".pkl",
+    ".pickle",
+    ".pt",
+    ".tar",
+    ".zip",
+    ".tgz",
+    ".npz",
+    ".npy",
+    ".html",
+    ".svg",
+    ".png",
+    ".prom",
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +115,9 @@ def _warmed(data: bytes, is_first: bool) -> list[tuple[int, bytes]]:
     return [(0, data[:cut]), (cut, data[cut:])] if 0 < cut < len(data) else [(0, data)]
 
 
-def _fast(reader: LineReader, parser: LogParser, lane: FastLane, data: bytes, offset: int, number: int, problems: list[Problem]) -> _Parsed:
+def _fast(
+    reader: LineReader, parser: LogParser, lane: FastLane, data: bytes, offset: int, number: int, problems: list[Problem]
+) -> _Parsed:
     found = lane.scan(data)
     other = np.flatnonzero(found.messages == 0)
     block = reader.picked(data, found.starts[other].tolist(), found.ends[other].tolist(), offset)

@@ -18,7 +18,10 @@ MAX_LINES = 400
 MAX_TEXT = 256 << 10
 _RULE = re.compile(r"^([=*#-])\1{9,}\s*$")
 _FRAME = re.compile(r"^\s{0,8}(?:frame )?#\d{1,4}:? ")
-_FAULT = re.compile(r"^(?:Fatal Python error|Current thread 0x|Thread 0x|Extension modules:|\s+File |\s+Garbage-collecting|<no Python frame>|Stack \(most recent|  \.\.\.)")
+_FAULT = re.compile(
+    r"^(?:Fatal Python error|Current thread 0x|Thread 0x|Extension modules:|\s+File |\s+Garbage-collecting|<no"
+    r" Python frame>|Stack \(most recent|  \.\.\.)"
+)
 
 
 class Kind(StrEnum):
@@ -61,7 +64,7 @@ def kind_of(message: str) -> Kind | None:
     last = message[-1:]
     if last in "{([" and last:
         return Kind.BRACES
-    if last == "," and message.lstrip()[:6] in ("[array", "array(", "tensor") or (last == "," and message.startswith("[[")):
+    if (last == "," and message.lstrip()[:6] in ("[array", "array(", "tensor")) or (last == "," and message.startswith("[[")):
         return Kind.BRACES
     if "Warning: " in message[:400] and (".py:" in message or "Warning:" in message[:40]):
         return Kind.WARNING
@@ -89,7 +92,9 @@ def goes_on(event: Event, header: Header, message: str, is_own_stream: bool) -> 
 
 def _trace(event: Event, header: Header, message: str, is_own_stream: bool) -> bool:
     if event.state == "summary":
-        event.state = "done" if message.startswith("=" * 10) and event.n_lines > 2 and event.lines[-1:] != [event.message] else "summary"
+        event.state = (
+            "done" if message.startswith("=" * 10) and event.n_lines > 2 and event.lines[-1:] != [event.message] else "summary"
+        )
         return True
     if event.state == "done":
         return False
@@ -130,7 +135,20 @@ def _trace_message(event: Event, header: Header, message: str, is_own_stream: bo
 
 
 def _is_tail(message: str) -> bool:
-    return message.startswith(("Exception raised from", "Last error", "frame #", "ncclUnhandled", "ncclSystem", "ncclInternal", "ncclRemote", "CUDA kernel errors", "Compile with", "For debugging consider"))
+    return message.startswith(
+        (
+            "Exception raised from",
+            "Last error",
+            "frame #",
+            "ncclUnhandled",
+            "ncclSystem",
+            "ncclInternal",
+            "ncclRemote",
+            "CUDA kernel errors",
+            "Compile with",
+            "For debugging consider",
+        )
+    )
 
 
 def _warning(event: Event, header: Header, message: str, is_own_stream: bool) -> bool:
@@ -138,8 +156,10 @@ def _warning(event: Event, header: Header, message: str, is_own_stream: bool) ->
 
 
 def _frames(event: Event, header: Header, message: str, is_own_stream: bool) -> bool:
-    return bool(_FRAME.match(message)) or message.startswith(("Exception raised from", "  what():", "Last error:")) or (
-        bool(event.lines) and event.lines[-1].startswith("Last error:")
+    return (
+        bool(_FRAME.match(message))
+        or message.startswith(("Exception raised from", "  what():", "Last error:"))
+        or (bool(event.lines) and event.lines[-1].startswith("Last error:"))
     )
 
 
@@ -241,7 +261,14 @@ class Merger:
         n_misses = int(event.state or 0)
         if header.at_us is not None or header.level is not None or len(region) > 20_000:
             return False
-        is_like = START in message or not message.strip() or message[0] in " \t" or is_exception(message) or is_chain(message) or '  File "' in message
+        is_like = (
+            START in message
+            or not message.strip()
+            or message[0] in " \t"
+            or is_exception(message)
+            or is_chain(message)
+            or '  File "' in message
+        )
         if not is_like:
             n_misses += 1
             if n_misses > 3 or self._is_complete(region):

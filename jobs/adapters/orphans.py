@@ -12,10 +12,30 @@ from jobs.adapters.paths import bare_name, job_id_in, stamp_in
 from jobs.adapters.sacct import SchedulerJob, looks_like_sacct, scheduler_jobs
 from jobs.adapters.stamps import from_us
 
-_GENERIC = frozenset({
-    "logs", "log", "stdout", "stderr", "metrics", "traces", "trace", "stacks", "events", "out", "err", "output", "outputs", "data", "slurm",
-    "profile", "profiles", "dumps", "node", "nodes",
-})  # fmt: skip
+_GENERIC = frozenset(
+    {
+        "logs",
+        "log",
+        "stdout",
+        "stderr",
+        "metrics",
+        "traces",
+        "trace",
+        "stacks",
+        "events",
+        "out",
+        "err",
+        "output",
+        "outputs",
+        "data",
+        "slurm",
+        "profile",
+        "profiles",
+        "dumps",
+        "node",
+        "nodes",
+    }
+)
 _PART_OF_TREE = re.compile(r"(?:^|/)attempt_\d+/|(?:^|[/_.-])rank[_-]?\d+|(?:^|/)workerlog\.\d+|_rank_\d+$|agent\.log$", re.I)
 _NOT_DATA = re.compile(r"(?i)(?:^|/)(?:licen[cs]e|citation|readme|notice|copying|changelog)[^/]*$|\.(?:md|py|sh|bib)$")
 _SUFFIX = re.compile(r"\.(?:log|out|err|txt|jsonl?|csv|parquet)$")
@@ -67,9 +87,9 @@ def _stem(path: str) -> str:
 
 def _named(found: dict[str, list[FoundFile]], rows: dict[str, SchedulerJob]) -> list[JobFiles]:
     by_raw: dict[str, str] = {}
-    for key in sorted(rows):
-        by_raw.setdefault(rows[key].raw_id, key)
-        by_raw.setdefault(rows[key].job_id, key)
+    for row_key in sorted(rows):
+        by_raw.setdefault(rows[row_key].raw_id, row_key)
+        by_raw.setdefault(rows[row_key].job_id, row_key)
     jobs: list[JobFiles] = []
     used: set[str] = set()
     for group in sorted(found):
@@ -80,7 +100,7 @@ def _named(found: dict[str, list[FoundFile]], rows: dict[str, SchedulerJob]) -> 
             scheduler = {"row": rows[key]}
         flags = ("no_record",) if key is None else ()
         jobs.append(JobFiles(key or group, "", tuple(found[group]), None, scheduler, flags))
-    jobs += [JobFiles(key, "", (), None, {"row": row}) for key, row in sorted(rows.items()) if key not in used]
+    jobs += [JobFiles(row_key, "", (), None, {"row": row}) for row_key, row in sorted(rows.items()) if row_key not in used]
     return jobs
 
 

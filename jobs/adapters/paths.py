@@ -80,7 +80,11 @@ def _node(path: str, stem: str, nodes: Collection[str]) -> str | None:
     found = _TORCHRUN.search(path) or _AGENT.search(path)
     if found and found.group(1) not in ("logs", "log", "stdout"):
         return found.group(1)
-    return next((node for node in nodes if node and re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", path)), None) if len(nodes) < 2048 else None
+    return (
+        next((node for node in nodes if node and re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", path)), None)
+        if len(nodes) < 2048
+        else None
+    )
 
 
 def _stream(name: str, stem: str, is_agent: bool) -> str:

@@ -34,7 +34,8 @@ RULES: tuple[Rule, ...] = (
     _rule("pem", "-----BEGIN", r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{0,16384}(?:-----END [A-Z ]{0,30}PRIVATE KEY-----)?"),
     _rule("huggingface", "hf_", r"\bhf_[A-Za-z0-9]{30,60}\b"),
     _rule("openai", "sk-", r"\bsk-[A-Za-z0-9_-]{16,200}\b"),
-    _rule("github", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_[A-Za-z0-9_]{20,255})\b"),
+    _rule("github", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\b(?:gh[pousr]_[A-Za-z0-9]{20,255}"
+                                                            r"|github_pat_[A-Za-z0-9_]{20,255})\b"),
     _rule("aws", "AKIA ASIA", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
     _rule("slack", "xoxb- xoxa- xoxp- xoxr- xoxs-", r"\bxox[baprs]-[A-Za-z0-9-]{8,200}"),
     _rule("jwt", "eyJ", r"\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}\.[A-Za-z0-9_-]{0,2048}"),
@@ -103,7 +104,9 @@ def redact_column(values: pa.Array, counts: Counter[str]) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return redact_array(values, counts)
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
-        return pa.ListArray.from_arrays(values.offsets, redact_array(values.values, counts), mask=values.is_null() if values.null_count else None)
+        return pa.ListArray.from_arrays(
+            values.offsets, redact_array(values.values, counts), mask=values.is_null() if values.null_count else None
+        )
     if pa.types.is_map(kind) and pa.types.is_string(kind.item_type):
         return _redact_map(values, counts)
     return values

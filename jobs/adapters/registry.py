@@ -14,7 +14,10 @@ MODULES = (
     "operations_timeline", "operations_kineto", "operations_whatif",
     "metrics_csv", "metrics_prometheus", "metrics_openmetrics", "metrics_parquet", "metrics_clustercockpit", "metrics_victoria",
 )  # fmt: skip
-"""Modules of this package with `ADAPTERS`; one that is not there is left out. `metrics_*` and `operations_*` are found by name too."""
+"""Modules of this package with `ADAPTERS`; one that is not there is left out.
+
+`metrics_*` and `operations_*` are found by name too.
+"""
 
 THRESHOLD = 0.05
 """Below this no adapter claims a file, and it is quarantined as of unknown format."""

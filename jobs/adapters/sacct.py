@@ -63,14 +63,39 @@ class SchedulerJob:
         code = get("ExitCode", "").partition(":")[0]
         comment = {f"slurm.{name}": value for name, value in self.fields.items() if value and name in _CONFIG_FIELDS}
         return JobRecord(
-            job_id=self.job_id, state=state, is_settled=not is_running(get("State", "").split(" ")[0]), name=get("JobName") or None,
-            user=get("User") or None, cluster=get("Cluster") or None, partition=get("Partition") or None,
-            exit_code=int(code) if code.isdigit() and len(code) < 10 else None, submitted_at=times["Submit"], started_at=times["Start"],
-            ended_at=times["End"], nodes=nodes, n_gpus=_gpus(get("AllocTRES", "")), config=comment, has_record=True, zone=zone,
-        )  # fmt: skip
+            job_id=self.job_id,
+            state=state,
+            is_settled=not is_running(get("State", "").split(" ")[0]),
+            name=get("JobName") or None,
+            user=get("User") or None,
+            cluster=get("Cluster") or None,
+            partition=get("Partition") or None,
+            exit_code=int(code) if code.isdigit() and len(code) < 10 else None,
+            submitted_at=times["Submit"],
+            started_at=times["Start"],
+            ended_at=times["End"],
+            nodes=nodes,
+            n_gpus=_gpus(get("AllocTRES", "")),
+            config=comment,
+            has_record=True,
+            zone=zone,
+        )
 
 
-_CONFIG_FIELDS = ("AllocTRES", "ReqTRES", "Timelimit", "TimelimitRaw", "QOS", "Account", "NTasks", "Constraints", "Reservation", "SubmitLine", "WorkDir", "Reason")
+_CONFIG_FIELDS = (
+    "AllocTRES",
+    "ReqTRES",
+    "Timelimit",
+    "TimelimitRaw",
+    "QOS",
+    "Account",
+    "NTasks",
+    "Constraints",
+    "Reservation",
+    "SubmitLine",
+    "WorkDir",
+    "Reason",
+)
 _GPUS = re.compile(r"gres/gpu(?::\w+)?=(\d{1,6})")
 
 

@@ -16,14 +16,17 @@ EARLIEST_US = 1_000_000_000 * MICRO
 LATEST_US = 4_102_444_800 * MICRO
 """2001 and 2100: what lies outside is a broken clock or no time."""
 
-MONTHS = {m: i for i, m in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+MONTHS = {m: i for i, m in enumerate(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"], 1)}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ISO = r"(\d{4}[-/.]\d\d[-/.]\d\d[T _-]\d\d:\d\d:\d\d)(?:[.,:](\d{1,9}))?(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![\w-]))?(?: ?([AaPp][Mm])\b)?"
 """2026-11-30 03:04:05.035, with `T`, `_` or a dot, comma or colon before the fraction, and a zone or am/pm or not."""
 GLOG = r"([IWEFDC])(\d{4}) (\d\d:\d\d:\d\d)\.(\d{3,9})"
 """W1130 03:20:31.923000: level, month and day, no year."""
-SYSLOG = r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)  ?(\d{1,2}) (\d\d:\d\d:\d\d)(?: (\d{4}))?"
+SYSLOG = (
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)  ?(\d{1,2})"
+    r" (\d\d:\d\d:\d\d)(?: (\d{4}))?"
+)
 """Oct 16 20:47:19, Thu Oct 10 03:06:53 2024."""
 
 

@@ -54,7 +54,7 @@ class Decompressed(io.RawIOBase):
         self.problems: list[Problem] = []
         self.n_out = 0
         self._limit = max(BOMB_BYTES, (size or 0) * BOMB_RATIO)
-        self._inflate = _inflater(self.kind) if self.kind else None
+        self._inflate: Any = _inflater(self.kind) if self.kind else None
         self._out = b""
         self._done = False
 
@@ -102,7 +102,9 @@ class Decompressed(io.RawIOBase):
         try:
             out = self._inflate_some(data, limit)
         except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, zstandard.ZstdError) as error:
-            self._stop("corrupt_compression", f"{self.kind}: {type(error).__name__} after {self.n_out} bytes; what came before is kept")
+            self._stop(
+                "corrupt_compression", f"{self.kind}: {type(error).__name__} after {self.n_out} bytes; what came before is kept"
+            )
             return b""
         if self._inflate.eof:
             self._next_member()
@@ -145,7 +147,7 @@ class Decompressed(io.RawIOBase):
             self._inflate, self.kind, self._ahead, self._raw = None, self.kind, b"", io.BytesIO()
 
 
-def peek(stream: BinaryIO) -> tuple[bytes, BinaryIO]:
+def peek(stream: BinaryIO | io.RawIOBase) -> tuple[bytes, BinaryIO]:
     """The first 64 KiB of a stream, and the stream as if nothing had been read."""
     head = b""
     while len(head) < HEAD:
@@ -159,7 +161,7 @@ def peek(stream: BinaryIO) -> tuple[bytes, BinaryIO]:
 class Rejoined(io.RawIOBase):
     """A head that was read, followed by the rest."""
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+    def __init__(self, head: bytes, rest: BinaryIO | io.RawIOBase) -> None:
         super().__init__()
         self._head, self._rest = head, rest
 

@@ -6,12 +6,16 @@ another rank went on with. Lines that were glued together (the line feeds came l
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 
 START = "Traceback (most recent call last):"
 CHAINS = ("During handling of the above exception", "The above exception was the direct cause")
-_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning|Interrupt|Exit|Iteration|Failure|Timeout|Abort|Fault|NotFound|Exceeded|Invalid)\w{0,20}(?::|$)|^[a-z_]\w{0,40}(?:\.\w{1,60}){1,8}: ")
+_EXCEPTION = re.compile(
+    r"^[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning|Interrupt|Exit|Iteration|Failure|Timeout|Abort|Fault"
+    r"|NotFound|Exceeded|Invalid)\w{0,20}(?::|$)|^[a-z_]\w{0,40}(?:\.\w{1,60}){1,8}: "
+)
 _FILE = re.compile(r'  File "[^"]{1,400}", line \d{1,7}')
 
 
@@ -38,7 +42,7 @@ def parts(text: str) -> list[tuple[int, str]]:
         cuts.update(m.start() for m in _FILE.finditer(text))
     edges = [*sorted(cuts), len(text)]
     found: list[tuple[int, str]] = []
-    for start, end in zip(edges, edges[1:]):
+    for start, end in itertools.pairwise(edges):
         found += [(start + at, piece) for at, piece in _repeats(text[start:end])]
     return [(at, piece) for at, piece in found if piece.strip()]
 

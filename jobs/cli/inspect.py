@@ -20,9 +20,15 @@ BUDGET_S = 45.0
 """Files beyond this time are only recognised, not counted: a user must see within a minute whether the archive works."""
 SOURCES = ("log_records", "stack_samples", "operations", "collectives", "metric_samples", "machine_metrics", "node_events")
 WORDS = {
-    "log_records": "log events", "stack_samples": "stacks", "operations": "operations", "collectives": "collectives",
-    "metric_samples": "metric samples", "machine_metrics": "metric series", "node_events": "node events", "iterations": "iterations",
-}  # fmt: skip
+    "log_records": "log events",
+    "stack_samples": "stacks",
+    "operations": "operations",
+    "collectives": "collectives",
+    "metric_samples": "metric samples",
+    "machine_metrics": "metric series",
+    "node_events": "node events",
+    "iterations": "iterations",
+}
 
 
 @dataclass
@@ -89,7 +95,7 @@ def inspect(path: Path, budget_s: float, say: Any = None) -> tuple[list[JobView]
     if not path.exists():
         raise NotFoundError(f"{path}: no such file or folder; give an archive, a job's folder or a file")
     deadline = time.monotonic() + budget_s
-    views = []
+    views: list[JobView] = []
     for job in _jobs(path):
         if say and len(views) % 50 == 49:
             say(f"{len(views)} jobs so far")
@@ -133,7 +139,9 @@ def _note_metrics(view: JobView, done: JobRead) -> None:
 def _file(report: FileReport) -> FileView:
     tally = report.tally
     rows = {name: n for name, n in sorted(report.n_rows.items()) if n}
-    problems = [{"reason": p.reason, "offset": p.offset, "n_records": p.n_records, "detail": _safe(p.detail)} for p in report.problems[:20]]
+    problems = [
+        {"reason": p.reason, "offset": p.offset, "n_records": p.n_records, "detail": _safe(p.detail)} for p in report.problems[:20]
+    ]
     return FileView(
         report.path, report.adapter, report.confidence, report.state, rows, report.n_read, tally.n_understood, report.n_quarantined,
         _text(tally.first_at), _text(tally.last_at), tally.encoding, sorted(report.flags), dict(report.redactions), problems,
@@ -180,17 +188,25 @@ def _totals(views: list[JobView]) -> dict[str, Any]:
     n_records = sum(f.n_records or 0 for f in files)
     n_kept = n_records - sum(f.n_quarantined or 0 for f in files)
     return {
-        "n_jobs": len(views), "n_files": len(files), "n_records": n_records, "n_quarantined": n_records - n_kept,
-        "n_understood": sum(f.n_understood or 0 for f in files), "understood_share": sum(f.n_understood or 0 for f in files) / n_kept if n_kept else None,
-        "rows": dict(rows), "adapters": dict(Counter(f.adapter or f.state for f in files)), "n_not_read": sum(f.rows is None for f in files),
-    }  # fmt: skip
+        "n_jobs": len(views),
+        "n_files": len(files),
+        "n_records": n_records,
+        "n_quarantined": n_records - n_kept,
+        "n_understood": sum(f.n_understood or 0 for f in files),
+        "understood_share": sum(f.n_understood or 0 for f in files) / n_kept if n_kept else None,
+        "rows": dict(rows),
+        "adapters": dict(Counter(f.adapter or f.state for f in files)),
+        "n_not_read": sum(f.rows is None for f in files),
+    }
 
 
 def lines(views: list[JobView], totals: dict[str, Any]) -> Iterator[str]:
     """The report for people."""
     for view in views:
         span = f"{view.first_at or '?'} to {view.last_at or '?'}"
-        yield f"{printable(view.job_id)}  {view.state or '?'}  {view.n_ranks or '?'} ranks on {len(view.nodes) or '?'} nodes  {span}"
+        yield (
+            f"{printable(view.job_id)}  {view.state or '?'}  {view.n_ranks or '?'} ranks on {len(view.nodes) or '?'} nodes  {span}"
+        )
         for source, ranks in view.sources.items():
             yield f"    {source:<12} ranks {ranges(ranks)}"
         for note in view.notes:

@@ -94,7 +94,9 @@ def replace_jobs(context: StageContext, todo: Plan, hashes: dict[str, str], batc
     *facts, jobs, ledger = (table for table in ORDER if table in written or is_known or table in LAST)
     # What the jobs left may go in at the same time; that they are there is said after it, and the books are closed last.
     for group in (facts, [jobs], [ledger]):
-        context.lake.write_all({table: batched(staged(context, staging, table, table in written), table, batch) for table in group}, done)
+        context.lake.write_all(
+            {table: batched(staged(context, staging, table, table in written), table, batch) for table in group}, done
+        )
 
 
 def batched(rows: DataFrame, table: str, batch: int) -> DataFrame:
@@ -127,13 +129,14 @@ def check_books(context: StageContext, staging: str, written: set[str]) -> None:
     """Raise CheckError unless every record that was read is kept or in quarantine."""
     if "ingested_files" not in written:
         return
-    wrong = imbalances(staged(context, staging, "ingested_files", True), staged(context, staging, "quarantine", "quarantine" in written))
+    wrong = imbalances(
+        staged(context, staging, "ingested_files", True), staged(context, staging, "quarantine", "quarantine" in written)
+    )
     rows = wrong.limit(3).toArrow().to_pylist()
     if rows:
         first = rows[0]
         raise CheckError(
-            f"{first['job_id']}/{first['path']}: {first['n_read']} records were read, {first['n_kept']} kept and {first['n_quarantined']} "
+            f"{first['job_id']}/{first['path']}: {first['n_read']} records were read, {first['n_kept']} kept and"
+            f" {first['n_quarantined']} "
             f"quarantined, of which quarantine holds {first['n_in_quarantine'] or 0}; nothing was written"
         )
-
-

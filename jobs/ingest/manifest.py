@@ -46,7 +46,9 @@ def known_jobs(jobs: pa.Table, ledger: pa.Table) -> dict[str, Known]:
     finished = dict(zip(done["job_id"].to_pylist(), done["ingest_batch_max"].to_pylist()))
     known = {}
     for row in jobs.to_pylist():
-        if finished.get(row["job_id"], row["ingest_batch"]) == row["ingest_batch"] and (row["job_id"] in finished or _has_no_files(row)):
+        if finished.get(row["job_id"], row["ingest_batch"]) == row["ingest_batch"] and (
+            row["job_id"] in finished or _has_no_files(row)
+        ):
             known[row["job_id"]] = Known(row["listing_hash"], row["job_hash"], row["ingest_batch"])
     return known
 

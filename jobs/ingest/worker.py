@@ -22,7 +22,10 @@ SUMMARY = pa.schema([
     ("job_id", pa.string()), ("outcome", pa.string()), ("detail", pa.string()), ("n_files", pa.int64()), ("n_read", pa.int64()),
     ("n_kept", pa.int64()), ("n_quarantined", pa.int64()), ("tables", pa.string()),
 ])  # fmt: skip
-SUMMARY_DDL = "job_id string, outcome string, detail string, n_files bigint, n_read bigint, n_kept bigint, n_quarantined bigint, tables string"
+SUMMARY_DDL = (
+    "job_id string, outcome string, detail string, n_files bigint, n_read bigint, n_kept bigint,"
+    " n_quarantined bigint, tables string"
+)
 ROW_GROUP = 1 << 17
 HELD_BYTES = 64 << 20
 

@@ -9,13 +9,25 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from jobs.adapters.base import FileContext, Placement, Problem, Rows, Tally
 from jobs.adapters.job_tables import to_batch
 from jobs.adapters.redaction import redact
 from jobs.adapters.registry import adapters, choose
 from jobs.adapters.streams import Decompressed
 
-CONTEXT = FileContext("j", "logs/n0/r_x/attempt_0/0/stdout.log", "n0", 0, 0, None, 0, "stdout", datetime(2026, 11, 30, tzinfo=UTC), placements=(Placement(0, "n0", 0, "trainer"),))
+CONTEXT = FileContext(
+    "j",
+    "logs/n0/r_x/attempt_0/0/stdout.log",
+    "n0",
+    0,
+    0,
+    None,
+    0,
+    "stdout",
+    datetime(2026, 11, 30, tzinfo=UTC),
+    placements=(Placement(0, "n0", 0, "trainer"),),
+)
 PIECES = [
     b"Traceback (most recent call last):\n", b'  File "a.py", line 1, in f\n', b"ValueError: x\n", b"\r", b"\n", b"\x1b[31m", b"{", b"}", b"[", b"]", b'"', b",", b":",
     b"2026-11-30 03:04:05,123 ", b"[rank0]: ", b" 3: ", b"iteration 5/ 9 | loss: nan |", b":::MLLOG {", b'{"log":"x\\n","time":"2026-11-30T03:04:05Z"}\n', b"\xff\xfe", b"\x00",
@@ -24,7 +36,9 @@ PIECES = [
     b'{"status":"success","data":{"resultType":"matrix","result":[', b'{"metric":{"__name__":"a"},"values":[[1,"2"]]}', b"# TYPE a counter\na{b=\"c\"} 1 1\n", b"\x80\x02}q\x00.",
     b'{"step": 0, "op": "data", "rank": 0, "start_us": 1, "end_us": 2}\n', b'{"traceEvents": [', b'{"ph":"X","ts":1,"dur":"x","name":1}', b"PAR1", b"Process 1: python\nThread 1 (idle): \"M\"\n",
 ]  # fmt: skip
-anything = st.one_of(st.binary(max_size=400), st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=12)), max_size=30).map(b"".join))
+anything = st.one_of(
+    st.binary(max_size=400), st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=12)), max_size=30).map(b"".join)
+)
 
 
 def held_to_account(items, table_context=CONTEXT):
@@ -76,7 +90,9 @@ def test_redaction_changes_no_text_twice(text):
     assert redact(redact(text)) == redact(text)
 
 
-@pytest.mark.parametrize("adapter", [a for a in adapters() if a.name in ("text_log", "cri_log", "kernel_log")], ids=lambda adapter: adapter.name)
+@pytest.mark.parametrize(
+    "adapter", [a for a in adapters() if a.name in ("text_log", "cri_log", "kernel_log")], ids=lambda adapter: adapter.name
+)
 def test_memory_of_a_large_log_is_bounded(adapter):
     """More than two blocks: memory stays below what one block takes as Python objects, a few times over."""
 
@@ -88,7 +104,9 @@ def test_memory_of_a_large_log_is_bounded(adapter):
             return True
 
         def readinto(self, buffer):
-            data = (self.line * (len(buffer) // len(self.line) + 1))[: min(len(buffer) // len(self.line) * len(self.line) or len(buffer), self.left)]
+            data = (self.line * (len(buffer) // len(self.line) + 1))[
+                : min(len(buffer) // len(self.line) * len(self.line) or len(buffer), self.left)
+            ]
             self.left -= len(data)
             buffer[: len(data)] = data
             return len(data)

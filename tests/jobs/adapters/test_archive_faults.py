@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-
 LINE = "2026-11-30 03:00:00.000 [rank{r}] hello {i}\n"
 WHERE = "logs/n{n}/r_x/attempt_0/{l}/stdout.log"
 
@@ -67,7 +66,13 @@ def test_6_a_file_that_vanishes_between_listing_and_reading_is_noted(job):
 
 
 def test_7_missing_ranks_lower_the_coverage_and_are_not_called_healthy(job, read):
-    record = {"job_id": "j", "state": "FAILED", "nodes": [f"n{n}" for n in range(8)], "world_size": 16, "ranks": [{"rank": r, "node": f"n{r // 2}", "local_rank": r % 2} for r in range(16)]}
+    record = {
+        "job_id": "j",
+        "state": "FAILED",
+        "nodes": [f"n{n}" for n in range(8)],
+        "world_size": 16,
+        "ranks": [{"rank": r, "node": f"n{r // 2}", "local_rank": r % 2} for r in range(16)],
+    }
     (row,) = read(job(ranks_logs(r for r in range(16) if r not in (3, 8, 9)), record))["training_jobs"]
     assert dict(row["coverage"])["logs"] == 13 / 16
     assert {"missing_ranks", "missing_nodes"} <= set(row["flags"])
@@ -124,7 +129,8 @@ def test_22_a_clock_that_is_seven_minutes_off_is_found_and_put_right(job, read):
     record = {"job_id": "j", "state": "FAILED", "start_time": "2026-11-30T03:00:00Z", "end_time": "2026-11-30T04:00:00Z", "nodes": ["n0", "n1", "n2"], "world_size": 3, "ranks": [{"rank": r, "node": f"n{r}", "local_rank": 0} for r in range(3)]}  # fmt: skip
     files = {
         f"logs/n{n}/r_x/attempt_0/0/stdout.log": "".join(
-            f"2026-11-30 03:{m + (7 if n == 1 else 0):02d}:00.{n}00 [rank{n}] iteration {m}/ 100 | lm loss: 1.0 | grad norm: 1.0 |\n" for m in range(1, 20)
+            f"2026-11-30 03:{m + (7 if n == 1 else 0):02d}:00.{n}00 [rank{n}] iteration {m}/ 100 | lm loss: 1.0 | grad norm: 1.0 |\n"
+            for m in range(1, 20)
         )
         for n in range(3)
     }
@@ -141,7 +147,10 @@ CSV = "timestamp,cpu_seconds_total,gpu_temperature_celsius\n"
 
 
 def test_23_metric_samples_out_of_order_doubled_reset_and_with_a_gap(job, read):
-    text = CSV + "".join(f"2026-11-30T03:00:{s:02d}Z,{c},50\n" for s, c in ((2, 2), (0, 0), (1, 1), (1, 1), (3, 0.5), (4, 1.5), (30, 27.5), (31, 28.5)))
+    text = CSV + "".join(
+        f"2026-11-30T03:00:{s:02d}Z,{c},50\n"
+        for s, c in ((2, 2), (0, 0), (1, 1), (1, 1), (3, 0.5), (4, 1.5), (30, 27.5), (31, 28.5))
+    )
     (values,) = [row["values"] for row in read(job({"metrics/n0.csv": text}))["machine_metrics"] if row["is_rate"]]
     present = [v for v in values if v is not None]
     assert min(present) >= 0
@@ -149,7 +158,9 @@ def test_23_metric_samples_out_of_order_doubled_reset_and_with_a_gap(job, read):
 
 
 def test_24_sentinels_and_infinities_are_null(job, read):
-    text = "timestamp,DCGM_FI_DEV_GPU_TEMP\n" + "".join(f"2026-11-30T03:00:{s:02d}Z,{v}\n" for s, v in enumerate(("50", "9223372036854775794", "NaN", "+Inf", "2147483632", "51")))
+    text = "timestamp,DCGM_FI_DEV_GPU_TEMP\n" + "".join(
+        f"2026-11-30T03:00:{s:02d}Z,{v}\n" for s, v in enumerate(("50", "9223372036854775794", "NaN", "+Inf", "2147483632", "51"))
+    )
     rows = read(job({"metrics/n0.csv": text}))
     numbers = [v for row in rows["machine_metrics"] for v in row["values"] if v is not None]
     assert numbers
@@ -205,7 +216,12 @@ def test_28_compressed_bundles_are_streamed_too(job, read, pack):
 
     import zstandard
 
-    data = bundle([member("logs/rank2.log", log_of(2).encode()), member("metrics/n0.csv", b"timestamp,a\n2026-11-30T03:00:00Z,1\n2026-11-30T03:00:01Z,2\n")])
+    data = bundle(
+        [
+            member("logs/rank2.log", log_of(2).encode()),
+            member("metrics/n0.csv", b"timestamp,a\n2026-11-30T03:00:00Z,1\n2026-11-30T03:00:01Z,2\n"),
+        ]
+    )
     packed = gzip.compress(data) if pack == "gz" else zstandard.ZstdCompressor().compress(data)
     rows = read(job({f"bundle.tar.{pack}": packed}))
     assert len(rows["log_records"]) == 3
@@ -233,7 +249,11 @@ def test_29_bombs_are_stopped_at_bounded_memory(job, read):
     with zipfile.ZipFile(boxed, "w", zipfile.ZIP_DEFLATED) as box:
         box.writestr("a.log", b"\n" * (120 << 20))
         box.writestr("nested.zip", _zip_of(b"x"))
-    files = {"logs/a.log.gz": held.getvalue(), "b.zip": boxed.getvalue(), "logs/c.log.zst": zstandard.ZstdCompressor().compress(b"0" * (400 << 20))}
+    files = {
+        "logs/a.log.gz": held.getvalue(),
+        "b.zip": boxed.getvalue(),
+        "logs/c.log.zst": zstandard.ZstdCompressor().compress(b"0" * (400 << 20)),
+    }
     root = job(files)
     tracemalloc.start()
     began = time.monotonic()
@@ -336,7 +356,9 @@ def test_46_a_walk_does_not_follow_a_loop_of_links(job, read):
     assert reasons(rows) == {"not_a_regular_file"}
 
 
-@pytest.mark.parametrize("name", ["a b", "[x]*?", "a:b#%'\"", "line\nfeed", "\u00fc\u4e2d" * 40, "u\u0308", b"\xff\xfe", "$(touch x)"])
+@pytest.mark.parametrize(
+    "name", ["a b", "[x]*?", "a:b#%'\"", "line\nfeed", "\u00fc\u4e2d" * 40, "u\u0308", b"\xff\xfe", "$(touch x)"]
+)
 def test_47_odd_names_are_read_and_shown(job, read, name):
     root = job({})
     folder = os.path.join(os.fsencode(root), b"logs")

@@ -7,6 +7,7 @@ import random
 from datetime import UTC, datetime
 
 import pytest
+
 from jobs.adapters import logs
 from jobs.adapters.base import FileContext, Rows, Tally
 
@@ -33,7 +34,9 @@ def text_of(head, seed, n=6000):
         if draw.random() < 0.08 and i > 500:
             lines.append(draw.choice(MIXED))
             continue
-        header = HEADS[head if draw.random() < 0.97 or i < 500 else draw.choice(list(HEADS))].format(m=i // 60 % 60, s=i % 60, f=draw.randrange(1000), n=draw.randrange(999))
+        header = HEADS[head if draw.random() < 0.97 or i < 500 else draw.choice(list(HEADS))].format(
+            m=i // 60 % 60, s=i % 60, f=draw.randrange(1000), n=draw.randrange(999)
+        )
         message = "plain words {n} and more" if draw.random() < 0.6 else draw.choice(MESSAGES)
         lines.append(header + message.format(n=draw.randrange(900)))
     return "\n".join(lines) + ("\n" if seed % 2 else "")
@@ -47,7 +50,9 @@ def rows_of(text, is_fast, monkeypatch):
         if isinstance(item, Tally):
             tally = item
         elif isinstance(item, Rows) and item.table in ("log_records", "iterations"):
-            columns = {name: column.to_pylist() if hasattr(column, "to_pylist") else list(column) for name, column in item.columns.items()}
+            columns = {
+                name: column.to_pylist() if hasattr(column, "to_pylist") else list(column) for name, column in item.columns.items()
+            }
             into = records if item.table == "log_records" else iterations
             into += [dict(zip(columns, values)) for values in zip(*columns.values())]
     names = sorted(records[0])
@@ -64,7 +69,12 @@ def test_the_fast_lane_and_the_parser_agree_on_every_row(head, seed, monkeypatch
     for a, b in zip(fast, slow):
         assert {k: a.get(k) for k in b} == b
     assert fast_iterations == slow_iterations
-    assert (fast_tally.n_read, fast_tally.n_understood, fast_tally.first_at, fast_tally.last_at) == (slow_tally.n_read, slow_tally.n_understood, slow_tally.first_at, slow_tally.last_at)
+    assert (fast_tally.n_read, fast_tally.n_understood, fast_tally.first_at, fast_tally.last_at) == (
+        slow_tally.n_read,
+        slow_tally.n_understood,
+        slow_tally.first_at,
+        slow_tally.last_at,
+    )
 
 
 def test_most_lines_of_a_regular_log_take_the_fast_lane(monkeypatch):

@@ -33,7 +33,9 @@ def the_file(rows, name=WHERE):
 @pytest.fixture(scope="module")
 def noise():
     """Text that gzip cannot shrink to nothing, so that half a file holds about half its lines."""
-    return "".join(f"2026-11-30 03:00:00.000 [rank0] opening {hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(4000)).encode()
+    return "".join(
+        f"2026-11-30 03:00:00.000 [rank0] opening {hashlib.sha256(str(i).encode()).hexdigest()}\n" for i in range(4000)
+    ).encode()
 
 
 def test_1_a_truncated_gzip_keeps_its_complete_lines_and_says_where_it_broke(job, read, noise):
@@ -97,10 +99,26 @@ def test_5_empty_files_and_folders_are_no_failure(job, read):
 
 def test_13_broken_json_lines_go_and_good_ones_stay(job, read):
     good = '{"log":"2026-11-30 03:00:00 INFO hello %d\\n","stream":"stderr","time":"2026-11-30T03:00:00Z"}'
-    text = "\ufeff" + "\n".join([good % 1, '{"log": "cut', good % 2, '{"log":"a\\n","stream":"x","time":NaN}', '{"log":"first\\n","log":"last\\n","time":"2026-11-30T03:00:01Z"}', good % 3]) + "\n"
+    text = (
+        "\ufeff"
+        + "\n".join(
+            [
+                good % 1,
+                '{"log": "cut',
+                good % 2,
+                '{"log":"a\\n","stream":"x","time":NaN}',
+                '{"log":"first\\n","log":"last\\n","time":"2026-11-30T03:00:01Z"}',
+                good % 3,
+            ]
+        )
+        + "\n"
+    )
     rows = read(job({"logs/container.json": text}))
     assert messages(rows) == ["hello 1", "hello 2", "last", "hello 3"]  # of a double key the last one counts
-    assert [row["offset"] for row in rows["quarantine"] if row["reason"] == "broken_json"] == [len((good % 1).encode()) + 4, 3 + 2 * len(good % 1) + 15]
+    assert [row["offset"] for row in rows["quarantine"] if row["reason"] == "broken_json"] == [
+        len((good % 1).encode()) + 4,
+        3 + 2 * len(good % 1) + 15,
+    ]
 
 
 def test_14_deep_or_huge_json_is_refused_without_recursion_or_memory(job, read):
@@ -245,7 +263,10 @@ def test_21_a_clusters_zone_counts_and_the_hour_that_comes_twice_is_uncertain(jo
 def test_21_a_stamp_without_a_year_takes_the_year_that_brings_it_to_the_job(job, read):
     times = {"start_time": "2026-12-31T23:00:00Z", "end_time": "2027-01-01T01:00:00Z"}
     rows = read(job({"logs/rank0.log": "I1231 23:59:59.000000 7 a.cpp:1] old\nI0101 00:00:01.000000 7 a.cpp:1] new\n"}, **times))
-    assert [row["occurred_at"].isoformat() for row in rows["log_records"]] == ["2026-12-31T23:59:59+00:00", "2027-01-01T00:00:01+00:00"]
+    assert [row["occurred_at"].isoformat() for row in rows["log_records"]] == [
+        "2026-12-31T23:59:59+00:00",
+        "2027-01-01T00:00:01+00:00",
+    ]
 
 
 HOSTILE = [

@@ -21,7 +21,13 @@ TOKEN = "hf_" + "Z" * 34
 def write_job(archive: Path, job_id: str, state: str | None = "FAILED", n_ranks: int = 2, text: str = "") -> Path:
     root = archive / job_id
     root.mkdir(parents=True, exist_ok=True)
-    record = {"job_id": job_id, "nodes": ["n0"], "world_size": n_ranks, "ranks": [{"rank": r, "node": "n0", "local_rank": r} for r in range(n_ranks)], "config": {"token": TOKEN}}
+    record = {
+        "job_id": job_id,
+        "nodes": ["n0"],
+        "world_size": n_ranks,
+        "ranks": [{"rank": r, "node": "n0", "local_rank": r} for r in range(n_ranks)],
+        "config": {"token": TOKEN},
+    }
     (root / "job.json").write_text(json.dumps(record | ({"state": state} if state else {})))
     for rank in range(n_ranks):
         path = root / f"logs/n0/r_x/attempt_0/{rank}/stdout.log"
@@ -103,7 +109,9 @@ def test_8_a_job_that_still_runs_is_left_for_later(lake, archive):
     write_job(archive, "job-c", state="RUNNING")
     fresh = write_job(archive, "job-d", state=None)
     ingest(lake, archive)
-    assert {row["job_id"] for row in rows(lake, "training_jobs")} == {"job-a", "job-b"} | ({"job-d"} if time.time() - fresh.stat().st_mtime > 5 else set())
+    assert {row["job_id"] for row in rows(lake, "training_jobs")} == {"job-a", "job-b"} | (
+        {"job-d"} if time.time() - fresh.stat().st_mtime > 5 else set()
+    )
     write_job(archive, "job-c", state="COMPLETED")
     ingest(lake, archive, settle_s=0)
     assert {row["job_id"] for row in rows(lake, "training_jobs")} == {"job-a", "job-b", "job-c", "job-d"}
@@ -122,7 +130,9 @@ def test_8_a_file_that_grows_while_it_is_read_keeps_its_job_waiting(tmp_path):
 
 
 def test_the_books_balance_for_every_file_and_every_record(lake, archive):
-    (archive / "job-a/logs/broken.json").write_text('{"log":"x\\n","time":"2026-11-30T03:00:00Z"}\nnot json\n{"log":"y\\n","time":"2026-11-30T03:00:00Z"}\n')
+    (archive / "job-a/logs/broken.json").write_text(
+        '{"log":"x\\n","time":"2026-11-30T03:00:00Z"}\nnot json\n{"log":"y\\n","time":"2026-11-30T03:00:00Z"}\n'
+    )
     (archive / "job-a/blob.bin").write_bytes(bytes(range(256)) * 10)
     (archive / "job-b/job.json").write_text("{broken")
     ingest(lake, archive, settle_s=0)
@@ -137,7 +147,10 @@ def test_the_books_balance_for_every_file_and_every_record(lake, archive):
 def test_books_that_do_not_balance_stop_the_stage(spark):
     from jobs.ingest.transform import imbalances
 
-    ledger = spark.createDataFrame([("j", "a", 5, 4, 1), ("j", "b", 3, 3, 0), ("j", "c", 3, 2, 0)], "job_id string, path string, n_read long, n_kept long, n_quarantined long")
+    ledger = spark.createDataFrame(
+        [("j", "a", 5, 4, 1), ("j", "b", 3, 3, 0), ("j", "c", 3, 2, 0)],
+        "job_id string, path string, n_read long, n_kept long, n_quarantined long",
+    )
     quarantine = spark.createDataFrame([("j", "a", 1)], "job_id string, path string, n_records long")
     assert [row["path"] for row in imbalances(ledger, quarantine).collect()] == ["c"]
     assert sorted(row["path"] for row in imbalances(ledger, quarantine.where("false")).collect()) == ["a", "c"]
