@@ -169,7 +169,9 @@ def look_alikes(known: DataFrame, pending: DataFrame, schema: StructType) -> Dat
     The failures are dealt into shards; each shard meets all pending ones, and the best of all shards are kept.
     """
     shard = F.pmod(F.xxhash64("job_id"), F.lit(N_SHARDS)).cast("int")
-    wanted = known.join(F.broadcast(pending), "job_id", "left_semi").select("job_id", "tokens", "words")
+    asked = known.join(F.broadcast(pending), "job_id", "left_semi")
+    # New names for the columns: both sides come from the same rows, and Spark must tell them apart.
+    wanted = asked.select(*(F.col(name).alias(name) for name in ("job_id", "tokens", "words")))
     dealt = wanted.withColumn("shard", F.explode(F.array(*(F.lit(n) for n in range(N_SHARDS)))))
     others = known.select("job_id", "tokens", "words", "symptom", "ended_at", "family_id", shard.alias("shard"))
     arrow = to_arrow_schema(schema, timezone="UTC")
