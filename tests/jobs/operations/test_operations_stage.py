@@ -95,8 +95,8 @@ def test_what_is_written_fits_the_contracts(spark):
     from pyspark.sql.pandas.types import to_arrow_schema
 
     findings, reports = analysed(spark, [job("slow")], operations("slow", slow_rank=2))
-    assert discrepancies(tables()["operation_findings"], to_arrow_schema(findings.schema)) == []
-    assert discrepancies(tables()["straggler_reports"], to_arrow_schema(reports.schema)) == []
+    assert discrepancies(tables()["operation_findings"], to_arrow_schema(findings.schema, timezone="UTC")) == []
+    assert discrepancies(tables()["straggler_reports"], to_arrow_schema(reports.schema, timezone="UTC")) == []
 
 
 def test_a_job_is_compared_with_its_baselines(spark):
