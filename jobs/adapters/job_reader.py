@@ -180,7 +180,7 @@ def _read_opened(done: JobRead, report: FileReport, raw: BinaryIO, file: FoundFi
             else:
                 _read_member(done, report, member)
     else:
-        _parse(done, report, report.path, head, stream)
+        _parse(done, report, report.path, head, stream, _parquet_columns(file.place) if head.startswith(b"PAR1") else ())
     for problem in source.problems:
         report.problem(problem)
         report.flags.add("truncated" if problem.reason == "truncated_gzip" else problem.reason)
@@ -218,11 +218,21 @@ def _context(done: JobRead, report: FileReport) -> FileContext:
     )  # fmt: skip
 
 
-def _parse(done: JobRead, report: FileReport, path: str, head: bytes, stream: BinaryIO) -> None:
+def _parquet_columns(place: str) -> tuple[str, ...]:
+    """Columns of a Parquet file, by its end; none when it cannot be read."""
+    import pyarrow.parquet as pq
+
+    try:
+        return tuple(pq.read_schema(place).names)
+    except (pa.ArrowException, OSError, ValueError):
+        return ()
+
+
+def _parse(done: JobRead, report: FileReport, path: str, head: bytes, stream: BinaryIO, columns: tuple[str, ...] = ()) -> None:
     if not head:
         report.flags.add("empty_file")
         return
-    adapter, confidence = registry.choose(path.replace("!", "/"), head)
+    adapter, confidence = registry.choose(path.replace("!", "/"), head, columns)
     report.confidence = confidence
     if adapter is None:
         if is_binary(head):

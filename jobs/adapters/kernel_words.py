@@ -11,7 +11,9 @@ _SXID = re.compile(rf"(?:SXid \((?:PCI:)?({BDF})\): (\d{{1,6}})\b)")
 _FATAL = re.compile(r"\bFatal\b|fallen off the bus|uncorrectable|Uncontained|double bit", re.I)
 _DEVICE = re.compile(rf"\b(?:PCI:)?({BDF})(?![0-9a-fA-F:])")
 _NET = re.compile(r"\b((?:mlx\d_\d|ib\d|eth\d|ens\w{1,12}|enp\w{1,12}|bond\d|roce\w{0,8}|hsn\d))\b")
-_DISK = re.compile(r"\b(?:dev |on |\()((?:nvme\w{1,12}|sd[a-z]{1,3}\d{0,3}|dm-\d{1,4}|md\d{1,4}))\b|\b(nvme\d{1,3}(?:n\d{1,3})?)\b")
+_DISK = re.compile(
+    r"(?:\bdev |\bon |\()((?:nvme\w{1,12}|sd[a-z]{1,3}\d{0,3}|dm-\d{1,4}|md\d{1,4}))\b|\b(nvme\d{1,3}(?:n\d{1,3})?)\b"
+)
 
 XID_SEVERITY = {
     "critical": {

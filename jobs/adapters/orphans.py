@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
+import orjson
+
 from jobs.adapters.archive import FoundFile, JobFiles, read_bytes
-from jobs.adapters.job_record import JobRecord
+from jobs.adapters.job_record import MAX_BYTES, JobRecord, is_running, state_of
 from jobs.adapters.paths import bare_name, job_id_in, stamp_in
 from jobs.adapters.sacct import SchedulerJob, looks_like_sacct, scheduler_jobs
-from jobs.adapters.stamps import from_us
+from jobs.adapters.stamps import from_epoch, from_us
 
 _GENERIC = frozenset(
     {
@@ -36,7 +38,11 @@ _GENERIC = frozenset(
         "nodes",
     }
 )
-_PART_OF_TREE = re.compile(r"(?:^|/)attempt_\d+/|(?:^|[/_.-])rank[_-]?\d+|(?:^|/)workerlog\.\d+|_rank_\d+$|agent\.log$", re.I)
+_PART_OF_TREE = re.compile(
+    r"(?:^|/)attempt_\d+/|(?:^|[/_.-])rank[_-]?\d+|(?:^|/)workerlog\.\d+|_rank_\d+$|(?:^|/)_dump_\d+$|agent\.log$", re.I
+)
+_JOB_FOLDER = re.compile(r"(?:^|/)(\d{6,})(?=/)")
+"""A folder named by a number holds the job of that number."""
 _NOT_DATA = re.compile(r"(?i)(?:^|/)(?:licen[cs]e|citation|readme|notice|copying|changelog)[^/]*$|\.(?:md|py|sh|bib)$")
 _SUFFIX = re.compile(r"\.(?:log|out|err|txt|jsonl?|csv|parquet)$")
 
@@ -50,19 +56,20 @@ def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
     found: dict[str, list[FoundFile]] = {}
     rows: dict[str, SchedulerJob] = {}
     exports: list[FoundFile] = []
+    trees = {file.path.rpartition("/")[0] for file in orphans if _PART_OF_TREE.search(file.path)} - {""}
     for file in orphans:
         if file.refusal is None and looks_like_sacct(file.path, read_bytes(file.place, 65536)[:65536]):
             exports.append(file)
         elif not _NOT_DATA.search(file.path):
-            found.setdefault(group_of(file.path), []).append(file)
+            found.setdefault(group_of(file.path, trees), []).append(file)
     for file in exports:
         rows.update(scheduler_jobs(file.place))
         found.setdefault(f"scheduler/{_stem(file.path)}", []).append(file)
     return _named(found, rows)
 
 
-def group_of(path: str) -> str:
-    """The job that a path belongs to, by what the path says.
+def group_of(path: str, trees: Collection[str] = ()) -> str:
+    """The job that a path belongs to, by what the path says; `trees` are folders that hold files of single ranks.
 
     >>> group_of("logs/slurm-123.out"), group_of("run7/logs/n1/r_x/attempt_0/0/stdout.log"), group_of("a/2022.log")
     ('123', 'run7', 'a/2022')
@@ -70,12 +77,14 @@ def group_of(path: str) -> str:
     by_id = job_id_in(path)
     if by_id:
         return by_id
-    if _PART_OF_TREE.search(path):
+    if numbered := _JOB_FOLDER.search(path):
+        return numbered.group(1)
+    if _PART_OF_TREE.search(path) or path.rpartition("/")[0] in trees:
         pieces = path.split("/")[:-1]
         for i, piece in enumerate(pieces):
             if piece.lower() in _GENERIC:
                 return "/".join(pieces[:i]) or pieces[0]
-        return pieces[0] if pieces else _stem(path)
+        return "/".join(pieces) if pieces else _stem(path)
     return _stem(path)
 
 
@@ -110,10 +119,44 @@ def record_of(job: JobFiles) -> JobRecord:
     row = job.scheduler.get("row")
     if isinstance(row, SchedulerJob):
         return row.record()
+    described = next((file for file in job.files if bare_name(file.path) == "meta.json" and file.refusal is None), None)
+    if described is not None and (found := cockpit_record(read_bytes(described.place, MAX_BYTES))) is not None:
+        return found
     stamps = [us for us in (stamp_in(file.path) for file in job.files) if us is not None]
     record.started_at = from_us(min(stamps)) if stamps else None
     record.flags.add("no_record")
     return record
+
+
+def cockpit_record(data: bytes) -> JobRecord | None:
+    """The record in a ClusterCockpit `meta.json`; None when it is none."""
+    try:
+        said = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(said, dict) or "jobId" not in said or not isinstance(said.get("startTime"), int | float):
+        return None
+    start, duration = from_epoch(float(said["startTime"])), said.get("duration")
+    end = start + round(float(duration) * 1e6) if start and isinstance(duration, int | float) else None
+    resources = said.get("resources")
+    nodes = (
+        [str(r["hostname"]) for r in resources if isinstance(r, dict) and r.get("hostname")] if isinstance(resources, list) else []
+    )
+    words = {
+        name: str(said[key])
+        for name, key in (("user", "user"), ("cluster", "cluster"), ("partition", "partition"))
+        if said.get(key)
+    }
+    return JobRecord(
+        job_id=str(said["jobId"]),
+        state=state_of(said.get("jobState")),
+        is_settled=not is_running(said.get("jobState")),
+        started_at=from_us(start),
+        ended_at=from_us(end),
+        nodes=nodes,
+        has_record=True,
+        **words,
+    )
 
 
 def all_paths(jobs: Iterable[JobFiles]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Collection
 from functools import cache
 
 from jobs.adapters.base import Adapter
@@ -38,8 +39,18 @@ def adapters() -> tuple[Adapter, ...]:
     return tuple(sorted(found, key=lambda adapter: adapter.name))
 
 
-def choose(path: str, head: bytes) -> tuple[Adapter | None, float]:
-    """The adapter that recognises a file most surely and its confidence; equals go to the first name. None for nobody."""
+OPERATION_COLUMNS = frozenset({"op", "optype", "duration", "dur", "duration_us", "start_ts", "start_us", "step"})
+
+
+def choose(path: str, head: bytes, columns: Collection[str] = ()) -> tuple[Adapter | None, float]:
+    """The adapter that recognises a file most surely and its confidence; equals go to the first name. None for nobody.
+
+    `columns` are those of a Parquet file, which says at its end what it holds.
+    """
+    if len(OPERATION_COLUMNS & {name.lower() for name in columns}) >= 3:
+        operations = next((adapter for adapter in adapters() if adapter.name == "operation_parquet"), None)
+        if operations is not None:
+            return operations, 0.9
     best: tuple[Adapter | None, float] = (None, 0.0)
     head = head.removeprefix(b"\xef\xbb\xbf")
     for adapter in adapters():
