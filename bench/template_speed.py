@@ -17,6 +17,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -112,7 +113,7 @@ def core(n: int, n_peer: int) -> None:
         "the masks as one expression alone": rate(lambda: list(map(joined_masker(), few)), len(few)),
     }
     size = sum(map(len, texts)) / 1e6
-    numbers, library = two_steps(array)
+    numbers, _ = two_steps(array)
     print(f"{n:,} lines, {size:.0f} MB, {len(np.unique(kernel.keys(*text_buffers(array)))):,} distinct masked, {len(np.unique(numbers))} templates")
     print(f"| what | lines/s a core | two steps are … times as fast |\n|---|---|---|\n| two steps | {mine:,.0f} | 1 |")
     print(f"| mask and hash alone | {only:,.0f} ({only * size / n:.0f} MB/s) | {mine / only:.2f} |")
@@ -129,8 +130,8 @@ def distinct(n: int, n_peer: int) -> None:
         texts = lines(n, unique=unique)
         array = pa.array(texts)
         spent: Counter[str] = Counter()
-        mine = rate(lambda: two_steps(array, spent), n, 1)
-        its = rate(lambda: peer(texts[:n_peer], joined_masker()), n_peer, 1)
+        mine = rate(partial(two_steps, array, spent), n, 1)
+        its = rate(partial(peer, texts[:n_peer], joined_masker()), n_peer, 1)
         found = len(np.unique(kernel.keys(*text_buffers(array))))
         print(f"| {unique:.0%} | {found:,} | {mine:,.0f} | {its:,.0f} | {mine / its:.0f} | {spent['mine the distinct'] / sum(spent.values()):.0%} |")
 
@@ -139,7 +140,7 @@ def ranks(n: int) -> None:
     print("| lines | ranks | distinct masked | lines/s |\n|---|---|---|---|")
     for count, world in ((n // 4, 64), (n // 2, 64), (n, 64), (n, 8), (n, 1024), (n, 16384)):
         array = pa.array(lines(count, world))
-        mine = rate(lambda: two_steps(array), count, 3)
+        mine = rate(partial(two_steps, array), count, 3)
         print(f"| {count:,} | {world:,} | {len(np.unique(kernel.keys(*text_buffers(array)))):,} | {mine:,.0f} |")
 
 

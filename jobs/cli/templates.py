@@ -74,7 +74,7 @@ def read(file: Path) -> list[Event]:
     try:
         with open(file, "rb") as raw:
             stream = Decompressed(raw, file.stat().st_size)
-            head, whole = peek(stream)
+            head, whole = peek(stream)  # type: ignore[arg-type]
             if is_binary(head):
                 raise FleetdiffError(f"{file}: not text; give log files")
             adapter, _ = registry.choose(str(file), head)
@@ -115,7 +115,10 @@ def _rules(path: Path | None) -> Rules | None:
 def _print_json(events: list[Event], names: list[str], library: Library) -> None:
     import orjson
 
-    ends = {name: b',"template_id":%b,"template":%b}\n' % (orjson.dumps(name), orjson.dumps(t.text)) for name, t in library.templates.items()}
+    ends = {
+        name: b',"template_id":%b,"template":%b}\n' % (orjson.dumps(name), orjson.dumps(t.text))
+        for name, t in library.templates.items()
+    }
     starts: dict[str, bytes] = {}
     out = sys.stdout.buffer
     for (file, line, _), name in zip(events, names):

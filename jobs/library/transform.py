@@ -61,7 +61,8 @@ def _profile(counts: DataFrame, name: str) -> DataFrame:
 def profiles(counts: DataFrame, jobs: DataFrame) -> DataFrame:
     """Shares of each template's events by phase and by role, over successful jobs."""
     mine = counts.join(F.broadcast(jobs.select("job_id")), "job_id")
-    phases = mine.select("template_id", F.explode("phases").alias("phase", "n")).groupBy("template_id", "phase").agg(F.sum("n").alias("n"))
+    each_phase = mine.select("template_id", F.explode("phases").alias("phase", "n"))
+    phases = each_phase.groupBy("template_id", "phase").agg(F.sum("n").alias("n"))
     roles = mine.groupBy("template_id", F.coalesce("role", F.lit("")).alias("role")).agg(F.sum("n_events").alias("n"))
     return _profile(phases, "phase").join(_profile(roles, "role"), "template_id", "full")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from jobs.core.lake import arrow_schema, open_table, rows
 from schemas import tables
@@ -96,10 +96,18 @@ def _example(lake: str, mine: list[dict[str, object]]) -> dict[str, object]:
     return {"example": None, "example_job_id": None}
 
 
+RETENTION = "delta.logRetentionDuration"
+
+
 def vacuum(lake: str) -> None:
-    """Remove the old files of every table, so that nothing of a deleted job stays on disk."""
+    """Remove the old files and the old log of every table, so that nothing of a deleted job stays on disk.
+
+    The log holds the smallest and largest values of columns: it goes too, behind a checkpoint.
+    """
     for name in tables():
-        table: DeltaTable = open_table(lake, name)
-        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-        table.create_checkpoint()
-        table.cleanup_metadata()
+        before = open_table(lake, name).metadata().configuration.get(RETENTION, "interval 30 days")
+        open_table(lake, name).alter.set_table_properties({RETENTION: "interval 0 seconds"})
+        open_table(lake, name).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        open_table(lake, name).create_checkpoint()
+        open_table(lake, name).cleanup_metadata()
+        open_table(lake, name).alter.set_table_properties({RETENTION: before})

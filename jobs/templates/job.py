@@ -34,8 +34,8 @@ def run(context: StageContext) -> None:
     new = {row.message_key: row.masked for row in transform.unseen_messages(records, known).collect()}
     library = grown(old, new.values(), _rules(context))
     version = library.version
-    aliases = _aliases(context, library, old, stored, new)
-    templates = _templates(context, library, old)
+    aliases = _aliases(context, library, stored, new)
+    templates = _templates(context, library)
     context.write("templates", _added(context, templates, version))
     context.write("template_aliases", aliases)
     mapped = context.spark.createDataFrame(
@@ -102,7 +102,7 @@ def _library(context: StageContext, known: DataFrame) -> Library:
     return Library(templates, aliases, {})
 
 
-def _aliases(context: StageContext, library: Library, old: Library, stored: DataFrame, new: dict[int, str]) -> DataFrame:
+def _aliases(context: StageContext, library: Library, stored: DataFrame, new: dict[int, str]) -> DataFrame:
     """Rows of `template_aliases`: every id ever given. After mining from scratch, old ids follow their messages."""
     before = {row.alias_id: (row.template_id, row.since_version) for row in context.read("template_aliases").collect()}
     follow: dict[str, str] = {}
@@ -117,7 +117,7 @@ def _aliases(context: StageContext, library: Library, old: Library, stored: Data
     return context.spark.createDataFrame(rows, spark_schema(tables()["template_aliases"]))
 
 
-def _templates(context: StageContext, library: Library, old: Library) -> DataFrame:
+def _templates(context: StageContext, library: Library) -> DataFrame:
     """The library's templates, with the examples that they have in the lake."""
     rows = [
         (t.template_id, t.text, t.pattern, t.alert, t.is_predefined, t.template_id if t.is_predefined else None, t.provenance)
@@ -137,9 +137,7 @@ def _added(context: StageContext, templates: DataFrame, version: str) -> DataFra
     """The table `templates` with the new ones added, counts as they stand: the old ones stay until the switch."""
     table = context.read("templates")
     new = templates.join(table.select("template_id"), "template_id", "left_anti")
-    empty = new
-    for column in tables()["templates"].columns:
-        if column.name not in new.columns:
-            value = F.lit(0) if column.name in ("n_events", "n_jobs") else F.lit(version if column.name == "library_version" else None)
-            empty = empty.withColumn(column.name, value.cast(spark_schema(tables()["templates"])[column.name].dataType))
-    return table.unionByName(empty.select(table.columns))
+    given = {"n_events": 0, "n_jobs": 0, "library_version": version}
+    schema = spark_schema(tables()["templates"])
+    missing = [F.lit(given.get(f.name)).cast(f.dataType).alias(f.name) for f in schema if f.name not in new.columns]
+    return table.unionByName(new.select("*", *missing).select(table.columns))

@@ -37,9 +37,10 @@ NAME_NOUNS = frozenset(("user", "username", "users", "account", "host", "hostnam
 
 
 UNITS = frozenset(
-    "b kb mb gb tb pb kib mib gib tib bytes kbytes mbytes k m g t ns us µs ms msec msecs s sec secs second seconds min mins minute"
-    " minutes h hr hrs hour hours day days".split()
-)
+    ("b", "kb", "mb", "gb", "tb", "pb", "kib", "mib", "gib", "tib", "bytes", "kbytes", "mbytes", "k", "m", "g", "t", "ns",
+     "us", "µs", "ms", "msec", "msecs", "s", "sec", "secs", "second", "seconds", "min", "mins", "minute", "minutes", "h",
+     "hr", "hrs", "hour", "hours", "day", "days")
+)  # fmt: skip
 """Units change with the size of the number before them: with it they are one value."""
 
 
@@ -112,7 +113,9 @@ def _with_rest(groups: list[set[str]], rest: set[str], is_only_null: bool) -> li
 
 def _sorted_by_kind(middles: dict[str, str], is_keyed: bool) -> tuple[set[str], set[str], set[str]]:
     """Values whose differing part is words, words with a number, or something else."""
-    words, numbered, rest = set(), set(), set()
+    words: set[str] = set()
+    numbered: set[str] = set()
+    rest: set[str] = set()
     for value, middle in middles.items():
         bare = middle.strip(".,;:!?()[]{}\"'`-=|#")
         kind = kind_of(middle)

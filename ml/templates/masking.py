@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +60,7 @@ def masked_messages(messages: Sequence[str] | pa.Array | pa.ChunkedArray) -> lis
     out, ends = kernel.mask_all(data, offsets)
     starts = [0, *ends.tolist()]
     text = out.tobytes()
-    return [text[a:b].decode("utf-8", "replace") for a, b in zip(starts, starts[1:])]
+    return [text[a:b].decode("utf-8", "replace") for a, b in pairwise(starts)]
 
 
 def text_buffers(messages: Sequence[str] | pa.Array | pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:

@@ -78,84 +78,152 @@ class Mask:
 MASKS: tuple[Mask, ...] = (
     Mask("space", rb"[" + SPACE + rb"]++", " ", (("a  \t b \n  c ", "a b\nc"),)),
     Mask(
-        "quoted value", rb"(?:(?<=[=:])|(?<=: ))(?:\"(?![A-Za-z]*\")[^\"\n]{1,200}+\"|'(?![A-Za-z]*')[^'\n]{1,200}+')",
-        "quoted", (('tag="View Lock", x', 'tag="<*>", x'), ("state: 'FAILED'", "state: 'FAILED'"), ("KeyError: 'a.b'", "KeyError: '<*>'")),
+        "quoted value",
+        rb"(?:(?<=[=:])|(?<=: ))(?:\"(?![A-Za-z]*\")[^\"\n]{1,200}+\"|'(?![A-Za-z]*')[^'\n]{1,200}+')",
+        "quoted",
+        (('tag="View Lock", x', 'tag="<*>", x'), ("state: 'FAILED'", "state: 'FAILED'"), ("KeyError: 'a.b'", "KeyError: '<*>'")),
     ),
     Mask("less than", rb"<[0-9]++ ?(?:sec|min|ms|s)(?![" + LETTER + rb"])", "<*>", (("lifetime <1 sec", "lifetime <*>"),)),
     Mask(
         "date",
-        rb"(?<![" + ALNUM + rb"])(?:(?:" + _words(WEEKDAYS) + rb"),?+ {1,2}+)?+(?:" + _words(MONTHS) + rb") {1,2}+[0-9]{1,2}+(?![" + ALNUM + rb"])"
-        rb"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]++)?+(?![" + ALNUM + rb"]))?+(?:(?: [A-Z]{3,4})?+ [0-9]{4}(?![" + ALNUM + rb"]))?+",
-        "<*>", (("at Fri Jun 17 20:55:07 2005", "at <*>"), ("since Jul  1 19:09:44 PDT 2005 x", "since <*> x"), ("Mar was", "Mar was")),
+        rb"(?<!["
+        + ALNUM
+        + rb"])(?:(?:"
+        + _words(WEEKDAYS)
+        + rb"),?+ {1,2}+)?+(?:"
+        + _words(MONTHS)
+        + rb") {1,2}+[0-9]{1,2}+(?!["
+        + ALNUM
+        + rb"])"
+        rb"(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]++)?+(?!["
+        + ALNUM
+        + rb"]))?+(?:(?: [A-Z]{3,4})?+ [0-9]{4}(?!["
+        + ALNUM
+        + rb"]))?+",
+        "<*>",
+        (("at Fri Jun 17 20:55:07 2005", "at <*>"), ("since Jul  1 19:09:44 PDT 2005 x", "since <*> x"), ("Mar was", "Mar was")),
     ),
     Mask(
         "date with a T",
-        rb"(?<![" + ALNUM + rb"])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?![0-9])(?::[0-9]{2}(?![0-9])(?:[.,][0-9]++)?+)?+(?:Z|[+-][0-9]{2}:?+[0-9]{2})?+",
-        "<*>", (("AT 2026-11-30T04:14:12 ***", "AT <*> ***"), ("2026-11-30T04:14:12.5+00:00", "<*>")),
+        rb"(?<!["
+        + ALNUM
+        + rb"])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(?![0-9])"
+        + rb"(?::[0-9]{2}(?![0-9])(?:[.,][0-9]++)?+)?+(?:Z|[+-][0-9]{2}:?+[0-9]{2})?+",
+        "<*>",
+        (("AT 2026-11-30T04:14:12 ***", "AT <*> ***"), ("2026-11-30T04:14:12.5+00:00", "<*>")),
     ),
     Mask(
-        "path", rb"(?:(?<![^" + OPENERS + rb"]))(?:~|\.\.?)?/(?![0-9])[" + PATH + rb"]++/[" + PATH + rb"/]*+", "<*>",
-        (("open /data/a/x.bin now", "open <*> now"), ("at ./a/b.py:12", "at <*>:<*>"), ("dest: /10.2.3.4:80", "dest: /<*>:<*>"), ("and/or", "and/or")),
+        "path",
+        rb"(?:(?<![^" + OPENERS + rb"]))(?:~|\.\.?)?/(?![0-9])[" + PATH + rb"]++/[" + PATH + rb"/]*+",
+        "<*>",
+        (
+            ("open /data/a/x.bin now", "open <*> now"),
+            ("at ./a/b.py:12", "at <*>:<*>"),
+            ("dest: /10.2.3.4:80", "dest: /<*>:<*>"),
+            ("and/or", "and/or"),
+        ),
     ),
     Mask(
-        "Windows path", rb"(?:(?<![^" + OPENERS + rb"]))(?:[A-Za-z]:)?\\[" + PATH + rb"\\?]++", "<*>",
+        "Windows path",
+        rb"(?:(?<![^" + OPENERS + rb"]))(?:[A-Za-z]:)?\\[" + PATH + rb"\\?]++",
+        "<*>",
         ((r"from 'C:\Windows\x.dll'", "from '<*>'"), (r"key \Registry\Machine", "key <*>")),
     ),
     Mask(
-        "URL", rb"(?<![" + ALNUM + rb"])[A-Za-z][A-Za-z0-9]*+://[^" + SPACE + rb"\"'<>()\[\]{},;|`]*+", "<*>",
+        "URL",
+        rb"(?<![" + ALNUM + rb"])[A-Za-z][A-Za-z0-9]*+://[^" + SPACE + rb"\"'<>()\[\]{},;|`]*+",
+        "<*>",
         (("GET https://a.b/c?d=1 ok", "GET <*> ok"), ("init tcp://10.0.0.1:29500", "init <*>")),
     ),
     Mask(
         "PCI address",
-        rb"(?<![" + ALNUM + rb":.])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?+(?![" + ALNUM + rb":])", "<*>",
+        rb"(?<![" + ALNUM + rb":.])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?+(?![" + ALNUM + rb":])",
+        "<*>",
         (("GPU 00000000:C1:00.0 lost", "GPU <*> lost"), ("0000:1e:00", "<*>")),
     ),
     Mask(
         "IPv6 or MAC address",
         rb"(?<![" + ALNUM + rb":.])(?=[A-Fa-f:]*+[0-9])(?:(?=(?:[0-9A-Fa-f]*+:){4})|(?=[0-9A-Fa-f:]*?::))"
         rb"[0-9A-Fa-f:]++(?![" + ALNUM + rb"])",
-        "<*>", (("via fe80::1 up", "via <*> up"), ("mac 02:42:ac:11:00:02", "mac <*>"), ("at 12:30:05", "at <*>:<*>:<*>")),
+        "<*>",
+        (("via fe80::1 up", "via <*> up"), ("mac 02:42:ac:11:00:02", "mac <*>"), ("at 12:30:05", "at <*>:<*>:<*>")),
     ),
     Mask(
-        "UUID", rb"(?<![" + ALNUM + rb"])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![" + ALNUM + rb"])", "<*>",
+        "UUID",
+        rb"(?<![" + ALNUM + rb"])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![" + ALNUM + rb"])",
+        "<*>",
         (("id 54fadb41-2c4e-40cd-baec-9335e4c35a9e", "id <*>"),),
     ),
     Mask("hexadecimal", rb"(?<![" + ALNUM + rb"])0[xX][0-9A-Fa-f]++", "<*>", (("at 0x7fEd80", "at <*>"),)),
     Mask(
         "hexadecimal id",
-        rb"(?<![" + ALNUM + rb"])(?=[A-Fa-f]*+[0-9])(?=[0-9]*+[A-Fa-f])[0-9A-Fa-f]{6,}+(?![" + ALNUM + rb"])", "<*>",
+        rb"(?<![" + ALNUM + rb"])(?=[A-Fa-f]*+[0-9])(?=[0-9]*+[A-Fa-f])[0-9A-Fa-f]{6,}+(?![" + ALNUM + rb"])",
+        "<*>",
         (("Token{a64f992 x}", "Token{<*> x}"), ("defaced", "defaced")),
     ),
     Mask(
         "mixed id",
-        rb"(?<![" + ALNUM + rb"])(?:[" + LETTER + rb"]++[0-9]++[" + LETTER + rb"]++[0-9]|[0-9]++[" + LETTER + rb"]++[0-9]++[" + LETTER + rb"])[" + ALNUM + rb"]*+",
-        "<*>", (("run_5w6l45qc/x", "run_<*>/x"), ("took 1h20m3s", "took <*>"), ("x86_64", "x86_<*>")),
+        rb"(?<!["
+        + ALNUM
+        + rb"])(?:["
+        + LETTER
+        + rb"]++[0-9]++["
+        + LETTER
+        + rb"]++[0-9]|[0-9]++["
+        + LETTER
+        + rb"]++[0-9]++["
+        + LETTER
+        + rb"])["
+        + ALNUM
+        + rb"]*+",
+        "<*>",
+        (("run_5w6l45qc/x", "run_<*>/x"), ("took 1h20m3s", "took <*>"), ("x86_64", "x86_<*>")),
     ),
     Mask(
-        "Xid", rb"(?<![" + ALNUM + rb"])(?P<a>(?i:s?xid)) \([^()\n]{1,40}+\): ?(?P<b>[0-9]++)", "{1} (<*>): {2}",
+        "Xid",
+        rb"(?<![" + ALNUM + rb"])(?P<a>(?i:s?xid)) \([^()\n]{1,40}+\): ?(?P<b>[0-9]++)",
+        "{1} (<*>): {2}",
         (("Xid (PCI:0000:05:00): 79, pid=12", "Xid (<*>): 79, pid=<*>"),),
     ),
     Mask(
-        "code", rb"(?<![" + ALNUM + rb"])(?i:" + _words(CODE_WORDS) + rb")[ \t:=(\[#'\"]{1,8}+[+-]?[0-9]++", "{0}",
+        "code",
+        rb"(?<![" + ALNUM + rb"])(?i:" + _words(CODE_WORDS) + rb")[ \t:=(\[#'\"]{1,8}+[+-]?[0-9]++",
+        "{0}",
         (("exitcode  : -9 (pid: 12)", "exitcode : -9 (pid: <*>)"), ("Signal 11 received", "Signal 11 received")),
     ),
     Mask(
         "host",
-        rb"(?<![" + ALNUM + rb".\-])(?=[0-9A-Za-z])(?:(?=[0-9A-Za-z\-]*+\.[0-9A-Za-z\-]*+\.)[0-9A-Za-z.\-]++(?:" + _suffixes(DOMAINS)
-        + rb")|[0-9A-Za-z.\-]++(?:" + _suffixes(GENERIC_DOMAINS) + rb"))(?![\x80-\xff])", "<*>",
+        rb"(?<!["
+        + ALNUM
+        + rb".\-])(?=[0-9A-Za-z])(?:(?=[0-9A-Za-z\-]*+\.[0-9A-Za-z\-]*+\.)[0-9A-Za-z.\-]++(?:"
+        + _suffixes(DOMAINS)
+        + rb")|[0-9A-Za-z.\-]++(?:"
+        + _suffixes(GENERIC_DOMAINS)
+        + rb"))(?![\x80-\xff])",
+        "<*>",
         (("from ns.example.com [10.0.0.1]", "from <*> [<*>]"), ("org.apache.Server ok", "org.apache.Server ok")),
     ),
     Mask(
         "number",
-        rb"(?:(?<![" + ALNUM + rb")\]])[+-]|(?<![" + ALNUM + rb"]))[0-9]++(?:[.,][0-9]++)*+(?:[eE][+-]?[0-9]++)?+", "<*>",
-        (("loss: 5.86E+00 | x=-1", "loss: <*> | x=<*>"), ("in 10.5ms", "in <*>ms"), ("blk_-12 1,024", "blk_<*> <*>"), ("10-20", "<*>-<*>")),
+        rb"(?:(?<![" + ALNUM + rb")\]])[+-]|(?<![" + ALNUM + rb"]))[0-9]++(?:[.,][0-9]++)*+(?:[eE][+-]?[0-9]++)?+",
+        "<*>",
+        (
+            ("loss: 5.86E+00 | x=-1", "loss: <*> | x=<*>"),
+            ("in 10.5ms", "in <*>ms"),
+            ("blk_-12 1,024", "blk_<*> <*>"),
+            ("10-20", "<*>-<*>"),
+        ),
     ),
     Mask(
-        "long or dotted number behind letters", rb"(?<=[" + LETTER + rb"])(?:[0-9]{3,}+(?:\.[0-9]++)*+|[0-9]++(?:\.[0-9]++)++)", "<*>",
+        "long or dotted number behind letters",
+        rb"(?<=[" + LETTER + rb"])(?:[0-9]{3,}+(?:\.[0-9]++)*+|[0-9]++(?:\.[0-9]++)++)",
+        "<*>",
         (("dn228 up", "dn<*> up"), ("v1.2.3", "v<*>"), ("jk2_init ssh2", "jk2_init ssh2")),
     ),
     Mask(
-        "index noun", rb"(?:" + _index_nouns() + rb")[0-9]++", "<*>",
+        "index noun",
+        rb"(?:" + _index_nouns() + rb")[0-9]++",
+        "<*>",
         (("rank5 GPU0 node07", "rank<*> GPU<*> node<*>"), ("frank5", "frank5")),
     ),
-)  # fmt: skip
+)

@@ -19,7 +19,7 @@ from ml.templates.tokens import ANY, MAX_TOKENS, WILDCARD, has_letters, joined, 
 Row = tuple[str, ...]
 SIMILARITY = 0.5
 DEPTH = 4
-MAX_CHILDREN = 100
+MAX_CHILDREN = 1000
 
 
 def template_id(text: str) -> str:
@@ -179,14 +179,16 @@ def _absorbed(items: list[tuple[Row, list[Row]]]) -> list[tuple[Row, list[Row]]]
     found: list[tuple[Row, list[Row]]] = []
     for length in sorted(by_length):
         ordered = sorted(by_length[length], key=lambda item: (-sum(WILDCARD in token for token in item[0]), item[0]))
-        kept: list[tuple[Row, list[Row]]] = []
+        general: list[tuple[Row, list[Row]]] = []
         for template, members in ordered:
-            home = next((other for general, other in kept if fits(general, template)), None)
-            if home is None:
-                kept.append((template, list(members)))
-            else:
+            home = next((other for wider, other in general if fits(wider, template)), None)
+            if home is not None:
                 home += members
-        found += kept
+                continue
+            own = (template, list(members))
+            found.append(own)
+            if any(WILDCARD in token for token in template):
+                general.append(own)
     return found
 
 

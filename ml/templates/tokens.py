@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
-from os.path import commonprefix
 
 WILDCARD = "<*>"
 ANY = "\x01"
@@ -121,16 +120,25 @@ def essence(masked: str) -> str:
     return f" {WILDCARD} ".join((head + TRACEBACK, *errors)) if errors else masked
 
 
+def _shared_start(first: str, last: str) -> str:
+    """What two texts begin with; of sorted texts the first and the last suffice."""
+    for at, (one, other) in enumerate(zip(first, last)):
+        if one != other:
+            return first[:at]
+    return first[: len(last)]
+
+
 def common_ends(values: Iterable[str]) -> tuple[str, str]:
     """What all values begin and end with, cut back to delimiters: `('rhost=', '')` of `rhost=a1, rhost=b2`."""
     ordered = sorted(values)
     shortest = min(map(len, ordered))
-    head = commonprefix([ordered[0], ordered[-1]])
+    head = _shared_start(ordered[0], ordered[-1])
     while head and head[-1] not in DELIMITERS:
         head = head[:-1]
     if head.endswith(("<", "<*")):
         head = head[: head.rindex("<")]
-    tail = commonprefix([value[::-1] for value in ordered])[::-1]
+    backwards = sorted(value[::-1] for value in ordered)
+    tail = _shared_start(backwards[0], backwards[-1])[::-1]
     if tail.startswith((">", "*>")):
         tail = tail[tail.index(">") + 1 :]
     if len(head) + len(tail) > shortest:

@@ -29,7 +29,7 @@ def test_the_message_is_what_stands_behind_the_header(line, message):
 
 
 def test_a_line_without_the_header_is_kept_whole():
-    layout = learned(["2024-01-01 10:00:0%d INFO up" % n for n in range(9)])
+    layout = learned([f"2024-01-01 10:00:0{n} INFO up" for n in range(9)])
     assert layout.message("  continued here") == "continued here"
 
 
