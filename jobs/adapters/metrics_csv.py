@@ -13,7 +13,8 @@ from jobs.adapters.base import Adapter, FileContext, Parsed
 from jobs.adapters.metrics_samples import SampleBook, lines_of, parse_number, parse_time
 
 TIME = {
-    "timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds", "unix_milliseconds", "epoch",
+    "timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds",
+    "unix_milliseconds", "epoch",
 }  # fmt: skip
 NODE = {"node", "host", "hostname", "machine", "instance", "nodename", "server"}
 DEVICE = {"device", "gpu", "gpu_index", "gpu_id", "gpu_uuid", "uuid"}

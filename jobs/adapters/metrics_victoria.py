@@ -22,7 +22,7 @@ class VictoriaLines:
         """High when the first line names a metric, values and time stamps."""
         if not head.lstrip().startswith(b"{"):
             return 0.0
-        return 0.95 if b'"metric"' in head and (b'"timestamps"' in head or b'"values"' in head and b"\n{" in head) else 0.0
+        return 0.95 if b'"metric"' in head and (b'"timestamps"' in head or (b'"values"' in head and b"\n{" in head)) else 0.0
 
     def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
         """`metric_samples` rows; `n_read` counts samples, and broken lines as one each."""

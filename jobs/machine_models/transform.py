@@ -85,7 +85,9 @@ def _harvested(seed: int) -> Callable[[pa.Table], pa.Table]:
 
 def series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None]:
     """The series of a job's metric rows, each node's role, and the host of rank 0."""
-    series, roles, first = [], {}, None
+    series: list[Series] = []
+    roles: dict[str, str] = {}
+    first = None
     for row in rows.drop_columns(["values"]).to_pylist():
         values = rows["values"][len(series)].values
         numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)

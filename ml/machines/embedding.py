@@ -104,6 +104,7 @@ class MlpEmbedding(WindowEmbedding):
             # Few iterations are meant: the aim is a smooth map, not the last digit of the loss.
             warnings.simplefilter("ignore", ConvergenceWarning)
             network.fit(scaled, scaled[:, 0] if scaled.shape[1] == 1 else scaled)
+        self.n_iter_ = network.n_iter_
         self.weights_ = [w.copy() for w in network.coefs_]
         self.biases_ = [b.copy() for b in network.intercepts_]
 

@@ -137,7 +137,7 @@ def lasting(binned: Array, span: int, floor: float, *, relative_to_past: bool) -
         gone = away - own_past(away)
         # A machine that stops being different has not become different.
         away = np.where(np.abs(away) >= np.abs(gone) / 2, gone, gone * 0.0)
-    away = beyond_shift(away, centre, QUARTERS * span) / band(away, BAND_QUARTERS * span, floor)
+    away = beyond_shift(away, centre, QUARTERS * span // 2) / band(away, BAND_QUARTERS * span, floor)
     quarters = np.full((QUARTERS, *away.shape), np.nan)
     quarters[0] = away
     for number in range(1, QUARTERS):

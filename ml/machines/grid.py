@@ -81,6 +81,8 @@ def _usable(samples: pa.Table) -> pa.Table:
     """
     for name in ("node", "metric", "device", "unit"):
         samples = samples.set_column(samples.column_names.index(name), name, pc.cast(samples[name], pa.string()))
+    for name, kind in (("is_counter", pa.bool_()), ("at_us", pa.int64()), ("value", pa.float64())):
+        samples = samples.set_column(samples.column_names.index(name), name, pc.cast(samples[name], kind))
     known = pc.and_(pc.is_valid(samples["node"]), pc.and_(pc.is_valid(samples["metric"]), pc.is_valid(samples["at_us"])))
     samples = samples.filter(pc.and_(known, pc.is_valid(samples["value"])))
     counter = pc.fill_null(samples["is_counter"], False)
@@ -162,7 +164,7 @@ def _period_us(times: list[Array]) -> int:
     near = min(NICE_PERIODS_S, key=lambda nice: abs(np.log(nice / period_s)))
     if abs(near / period_s - 1) <= 0.1:
         period_s = near
-    return max(int(round(period_s * 1e6)), 1000)
+    return max(round(period_s * 1e6), 1000)
 
 
 def _densest(at_us: Array) -> Array:

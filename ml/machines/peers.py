@@ -30,8 +30,7 @@ def others_median(values: Array) -> Array:
     >>> others_median(np.array([[1.0], [2.0], [3.0], [9.0]])).ravel().tolist()
     [3.0, 3.0, 2.0, 2.0]
     """
-    n_rows, n_points = values.shape
-    if n_rows <= MIN_PEERS:
+    if len(values) <= MIN_PEERS:
         return np.full(values.shape, np.nan)
     count = np.isfinite(values).sum(axis=0)
     below, middle, above = _middle_three(values, count)

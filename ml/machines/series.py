@@ -64,7 +64,9 @@ def _table(metric: str, role: str, members: Sequence[Series]) -> MetricTable:
     values = np.full((len(members), n_points), np.nan)
     for row, member in enumerate(members):
         values[row, : len(member.values)] = member.values
-    values = _same_scale(_same_clock(values, members, remarks), members, remarks)
+    values = _same_clock(values, members, remarks)
+    fits = _same_scale(values, members, remarks)
+    values, members = values[fits], [member for member, fit in zip(members, fits, strict=True) if fit]
     keys = tuple((m.node, m.device) for m in members)
     return MetricTable(metric, first.unit, role, keys, first.start_us, first.period_s, values, tuple(remarks))
 
@@ -122,7 +124,8 @@ def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) ->
     late_end = ends - np.median(ends)
     limit = required_continuity_s(values.shape[1] * members[0].period_s, members[0].period_s) / members[0].period_s
     moved = values.copy()
-    for row in np.flatnonzero((np.abs(late_start) > limit / 2) & (np.abs(late_start - late_end) <= np.abs(late_start) / 4)):
+    off = (np.abs(late_start) > limit / 2) & (np.abs(late_start - late_end) <= np.abs(late_start) / 4)
+    for row in np.flatnonzero(off).tolist():
         shift = round(float(late_start[row]))
         moved[row] = np.nan
         if shift > 0:
@@ -135,11 +138,11 @@ def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) ->
 
 
 def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
-    """Series that are a unit's factor away from the others throughout are left out: they say the same in another unit."""
+    """Which series to compare: one that is a unit's factor away from the others throughout says the same in another unit."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(np.abs(values / others_median(values)))
     ratio = np.where(np.isfinite(ratio), ratio, np.nan)
-    kept = values.copy()
+    fits = np.ones(len(values), dtype=bool)
     for row in range(len(values)):
         seen = ratio[row][np.isfinite(ratio[row])]
         if len(seen) < values.shape[1] // 4 or not len(seen):
@@ -147,6 +150,6 @@ def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) ->
         middle = float(np.median(seen))
         steady = float(np.median(np.abs(seen - middle))) < OTHER_UNIT_TOLERANCE
         if steady and any(abs(abs(middle) - math.log(f)) < OTHER_UNIT_TOLERANCE for f in OTHER_UNIT_FACTORS):
-            kept[row] = np.nan
+            fits[row] = False
             remarks.append(f"{members[row].node}: values {math.exp(middle):.4g} times the others' throughout: another unit?")
-    return kept
+    return fits

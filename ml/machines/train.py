@@ -21,6 +21,8 @@ from ml.machines.windows import FILTER_POINTS, LADDER_S
 
 Array = np.ndarray
 
+LENGTHS_S = tuple(sorted({step * 2**n for step in LADDER_S for n in range(6) if step * 2**n <= 1920} | {LADDER_S[-1]}))
+"""Every window length that `windows.cut` gives on the ladder."""
 N_TOP = 40
 """Largest block maxima that a harvest keeps: enough for the tail of one job."""
 N_WINDOWS = 48
@@ -58,7 +60,9 @@ class Harvest:
     windows: tuple[tuple[float, ...], ...]
 
 
-def harvest_job(job_id: str, series: Iterable[Series], roles: Mapping[str, str], first_host: str | None, seed: int) -> list[Harvest]:
+def harvest_job(
+    job_id: str, series: Iterable[Series], roles: Mapping[str, str], first_host: str | None, seed: int
+) -> list[Harvest]:
     """Harvests of a successful job, one a metric and role; metrics with fewer than three peers give none."""
     return [
         _harvest(job_id, table, first_host, seed) for table in tables_of(series, roles) if len(table.members) > MIN_PEERS
@@ -88,6 +92,11 @@ def _block_maxima(evidence: MetricEvidence, is_first: Array) -> tuple[dict[str, 
             key = f"{each.aspect}|{each.length_s:g}|{host}"
             tops[key] = tuple(np.sort(own)[::-1][:N_TOP].tolist())
             blocks[key] = len(own)
+            if each.aspect is Aspect.LEVEL:
+                # A constant offset fills all blocks of its machine: it is one event a machine and job.
+                whole = maxima[rows].max(axis=1)
+                tops[f"{key}|whole"] = tuple(np.sort(whole)[::-1][:N_TOP].tolist())
+                blocks[f"{key}|whole"] = len(whole)
     return tops, blocks
 
 
@@ -187,13 +196,15 @@ def _thresholds(held_out: Sequence[Harvest], wanted: Wanted) -> tuple[dict[str, 
     first: dict[str, float] = {}
     calibrated = []
     for aspect in Aspect:
-        for length_s in LADDER_S[:-1] + (1920.0, LADDER_S[-1]):
+        for length_s in LENGTHS_S:
             key = f"{aspect}|{length_s:g}"
             for host, into in (("other", usual), ("first", first)):
                 tail = _tail(held_out, f"{key}|{host}", wanted)
                 if tail is None:
                     continue
                 value, largest, n_blocks = tail
+                whole = _tail(held_out, f"{key}|{host}|whole", wanted)
+                value = min(value, whole[0]) if whole else value
                 enough = n_blocks >= MIN_BLOCKS
                 least = LEAST_THRESHOLDS[aspect] if enough else DEFAULT_THRESHOLDS[aspect]
                 if host == "other":

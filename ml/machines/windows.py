@@ -66,7 +66,7 @@ def cut(n_points: int, period_s: float) -> Windows:
 
 
 @numba.njit(cache=True, nogil=True, fastmath=False)
-def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
+def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:  # noqa: C901
     """One pass over a metric: per machine and bin the level, the roughness, the missing share and the repeats.
 
     `values` is machines × points (float64 or float32) with NaN for missing ones. `weights` (FILTER_POINTS of them) turns
