@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -40,20 +41,26 @@ class Job:
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def node_of(self) -> dict[int, str]:
         """Node of each rank whose node is known."""
         return {place.rank: place.node for place in self.places if place.node is not None}
 
-    @property
-    def role_of(self) -> dict[int, str]:
-        """Role of each rank; `trainer` where none is recorded."""
-        return {place.rank: place.role or "trainer" for place in self.places}
+    @cached_property
+    def _ranks_of(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for place in self.places:
+            if place.node is not None:
+                found.setdefault(place.node, []).append(place.rank)
+        return found
+
+    @cached_property
+    def _by_local_rank(self) -> dict[tuple[str | None, int | None], int]:
+        return {(place.node, place.local_rank): place.rank for place in reversed(self.places)}
 
     def ranks_on(self, nodes: Iterable[str]) -> tuple[int, ...]:
         """Ranks that run on these nodes, in order."""
-        wanted = set(nodes)
-        return tuple(sorted(place.rank for place in self.places if place.node in wanted))
+        return tuple(sorted(rank for node in set(nodes) for rank in self._ranks_of.get(node, ())))
 
     def nodes_under(self, ranks: Iterable[int]) -> tuple[str, ...]:
         """Nodes on which these ranks run, in rank order."""
@@ -62,10 +69,7 @@ class Job:
 
     def rank_at(self, node: str | None, local_rank: int | None) -> int | None:
         """Global rank of a local one."""
-        for place in self.places:
-            if place.node == node and place.local_rank == local_rank:
-                return place.rank
-        return None
+        return self._by_local_rank.get((node, local_rank))
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,9 @@ def exact_groups(places: Sequence[Place], ranks: Iterable[int]) -> list[tuple[st
     wanted = tuple(sorted(set(ranks)))
     if len(wanted) < 2 or len(wanted) == len(places):
         return []
-    found = {
-        (kind, tuple(sorted(members)))
-        for place in places
-        for kind, members in place.groups.items()
-        if tuple(sorted(members)) == wanted
-    }
+    first = next((place for place in places if place.rank == wanted[0]), None)
+    groups = first.groups.items() if first is not None else ()
+    found = {(kind, tuple(sorted(members))) for kind, members in groups if tuple(sorted(members)) == wanted}
     return sorted(found)
 
 
@@ -134,12 +135,10 @@ def groups_holding(places: Sequence[Place], ranks: Iterable[int]) -> list[tuple[
     exact = exact_groups(places, wanted)
     if exact or not wanted:
         return exact
+    first = next((place for place in places if place.rank in wanted), None)
+    groups = first.groups.items() if first is not None else ()
     holding = {
-        (kind, tuple(sorted(members)))
-        for place in places
-        if place.rank in wanted
-        for kind, members in place.groups.items()
-        if wanted <= set(members) and 1 < len(members) < len(places)
+        (kind, tuple(sorted(members))) for kind, members in groups if wanted <= set(members) and 1 < len(members) < len(places)
     }
     return sorted(holding)
 
