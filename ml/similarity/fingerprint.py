@@ -30,7 +30,9 @@ KIND_WEIGHTS = {
 """What a word of each kind weighs before its rarity counts: alerts and what was seen more than ordinary lines."""
 
 _EXCEPTION = re.compile(r"\b([A-Za-z_]\w{0,80}(?:Error|Exception|Interrupt|Warning|Failure|Exit))\b")
-_GENERIC = frozenset({"ChildFailedError", "RuntimeError", "Error", "Exception", "SystemExit"})
+_NEVER = frozenset({"ChildFailedError"})
+"""What a launcher says of any worker that failed."""
+_GENERIC = frozenset({"RuntimeError", "Error", "Exception", "SystemExit"})
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,8 @@ def exceptions(text: str) -> list[str]:
     >>> exceptions("KeyError: 'targets'")
     ['KeyError']
     """
-    found = list(dict.fromkeys(_EXCEPTION.findall(text[:4000])))
-    telling = [name for name in found if name not in _GENERIC and not name.endswith("Warning")]
-    return (telling or [name for name in found if not name.endswith("Warning")])[:5]
+    found = [name for name in dict.fromkeys(_EXCEPTION.findall(text[:4000])) if name not in _NEVER and not name.endswith("Warning")]
+    return ([name for name in found if name not in _GENERIC] or found)[:5]
 
 
 @lru_cache(maxsize=200_000)

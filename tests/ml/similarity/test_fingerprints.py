@@ -76,6 +76,7 @@ def test_what_both_show_is_listed_by_weight() -> None:
         ("RuntimeError: x\nduring handling: torch.OutOfMemoryError", ["OutOfMemoryError"]),
         ("RuntimeError: shape", ["RuntimeError"]),
         ("UserWarning: old", []),
+        ("ChildFailedError: train.py FAILED", []),  # any worker's end
         ("loss is nan", []),
     ],
 )
