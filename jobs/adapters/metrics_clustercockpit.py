@@ -25,7 +25,8 @@ class ClusterCockpit:
         """High for JSON that names a time step and series early on."""
         if not head.lstrip().startswith(b"{"):
             return 0.0
-        return 0.95 if (b'"timestep"' in head and b'"series"' in head) or (b'"hostname"' in head and b'"statistics"' in head) else 0.0
+        is_early = b'"timestep"' in head and b'"series"' in head
+        return 0.95 if is_early or (b'"hostname"' in head and b'"statistics"' in head) else 0.0
 
     def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
         """`metric_samples` rows; `n_read` counts values, missing ones too."""
