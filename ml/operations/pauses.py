@@ -13,9 +13,9 @@ from ml.operations.peers import WARM_UP, known_nodes, node_names, time_of
 
 Floats = npt.NDArray[np.float64]
 
-SPIKE = 0.5
-"""A pause is an excess over the peers of at least this share of the typical step."""
-LEAST_SPIKES = 4
+SPIKE, LEAST_SPIKE, SPIKE_DEVIATIONS = 0.5, 0.1, 8.0
+"""A pause is an excess over the peers of half a typical step, or of eight deviations where that is less (but a tenth)."""
+LEAST_SPIKES = 5
 SPIKE_HALF = 0.05
 SPIKE_DOMINANCE = 3.0
 LEAST_SCORE = 0.2
@@ -29,8 +29,8 @@ def pauses(ledger: Ledger, nodes: Mapping[int, str], excess: Floats, step: Float
         return []
     usable = np.nan_to_num(excess, nan=0.0)
     usable[:, :WARM_UP] = 0.0
-    is_spike = usable > SPIKE * typical
-    lost = np.where(is_spike, usable, 0.0).sum(axis=1) / total
+    is_spike = usable > _least_pause(excess, typical)
+    lost = _share_lost(np.where(is_spike, usable, 0.0), np.nan_to_num(step), total)
     found = []
     node_of = node_names(ledger, nodes)
     for position in sorted(p for members in peers for p in members):
@@ -41,6 +41,23 @@ def pauses(ledger: Ledger, nodes: Mapping[int, str], excess: Floats, step: Float
             continue
         found.append(_pause_finding(ledger, position, node_of[position], is_spike[position], usable, float(lost[position])))
     return [f for f in found if f.score >= LEAST_SCORE]
+
+
+def _least_pause(excess: Floats, typical: float) -> float:
+    known = excess[:, WARM_UP:]
+    known = known[np.isfinite(known)]
+    deviation = 1.4826 * float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
+    return float(np.clip(SPIKE_DEVIATIONS * deviation, LEAST_SPIKE * typical, SPIKE * typical))
+
+
+def _share_lost(pauses_s: Floats, step: Floats, total: float) -> Floats:
+    """Share of the time since its first pause, or of half the run if that is longer, that each rank spends in pauses."""
+    lost = np.zeros(len(pauses_s))
+    for position, own in enumerate(pauses_s):
+        at = np.flatnonzero(own)
+        if len(at):
+            lost[position] = own.sum() / max(float(step[at[0] :].sum()), total / 2)
+    return lost
 
 
 def _pause_finding(
@@ -58,7 +75,7 @@ def _pause_finding(
     where = "between operations" if name == BETWEEN else f"in {name}"
     statement = (
         f"rank {rank}{place} pauses in {len(at)} of {len(ledger.steps)} steps, by {milliseconds(pause)} each, mostly {where}; "
-        f"that is {100 * lost:.1f} % of the job's time"
+        f"that is {100 * lost:.1f} % of the time"
     )
     score = strength(lost, SPIKE_HALF)
     return Finding(
