@@ -1,8 +1,9 @@
 """Reports at size: a night of a thousand jobs, and pages of jobs of 4,096 ranks. Seconds, bytes, time to open.
 
-    .venv/bin/python bench/reports_bench.py --jobs 1000 --ranks 4096 [--keep FOLDER]
+    .venv/bin/python bench/reports_bench.py [--jobs 1000] [--ranks 4096] [--keep FOLDER] [--pages]
 
-The lake is generated, written without Spark, and reported on by the stage as the night runs it.
+The lake is generated, written without Spark, and reported on by the stage as the night runs it. `--pages` makes the same pages
+in one process without a lake: what the workers do.
 """
 
 from __future__ import annotations
@@ -192,6 +193,104 @@ def large_job(lake: Path, job_id: str, n_ranks: int) -> None:
     ])  # fmt: skip
 
 
+def parts_of(job_id: str, n_ranks: int, offset: float, seconds: float, rng: random.Random) -> dict[str, list[dict]]:
+    """The parts of one job's page, as the stage hands them to a worker, with every kind of evidence."""
+    d = document(job_id, n_ranks, offset, seconds, rng)
+    job = job_row(job_id, n_ranks, "FAILED", seconds, offset)
+    odd, nodes = d["candidates"][0]["ranks"][0], job["nodes"]
+    others = [r for r in range(n_ranks) if r != odd]
+    return {
+        "job": [{**job, "config": dict(job["config"])}],
+        "diagnosis": [d],
+        "rank": [
+            {"rank": r, "node": nodes[r // 8], "device": str(r % 8), "switch": f"leaf{r // 256}", "role": "trainer"}
+            for r in range(n_ranks)
+        ],
+        "phase": [{"phase": "train", "first_at": at(offset + 30), "last_at": at(offset + seconds * 0.8)}],
+        "iteration": [
+            {"iteration": s, "at": at(offset + seconds * s / 1000), "step_time_s": 7 + rng.random()} for s in range(1, 800)
+        ],
+        "activity": [
+            {"rank": r, "node": nodes[r // 8], "bins": [0 if r == odd and k > 70 else rng.randrange(5) for k in range(96)]}
+            for r in range(n_ranks)
+        ],
+        "work": [
+            {
+                "rank": r,
+                "node": nodes[r // 8],
+                "work_us": 6e8 if r == odd else 4e8,
+                "wait_us": 1e7 if r == odd else 2e8,
+                "steps": [4000 + 100 * rng.random() + (2000 if r == odd and s > 60 else 0) for s in range(96)],
+                "first_step": 1,
+                "last_step": 960,
+            }
+            for r in range(n_ranks)
+        ],
+        "template_place": [
+            {"template_id": f"t{k}", "node": n, "n_events": 8, "first_at": at(offset + seconds * 0.9)}
+            for k in range(8)
+            for n in nodes
+        ],
+        "metric": [
+            {
+                "node": n,
+                "device": None,
+                "metric": m,
+                "unit": "W",
+                "grid_start_at": at(offset),
+                "step_s": seconds / 160,
+                "position": 1,
+                "values": [300 + 20 * rng.random() for _ in range(160)],
+            }
+            for n in nodes
+            for m in ("gpu.power.w", "cpu.user_s_rate", "network.rx_bytes_rate", "gpu.sm_active")
+        ],
+        "trie": [
+            {
+                "title": "trainer, T0",
+                "frames": ["main (t.py:1)", "step (t.py:9)", "all_reduce (d.py:4)"],
+                "has": others,
+                "missing": [odd],
+            },
+            {
+                "title": "trainer, T0",
+                "frames": ["main (t.py:1)", "next_batch (t.py:5)", "read (s.py:8)"],
+                "has": [odd],
+                "missing": others,
+            },
+        ],
+    }
+
+
+def pages_alone(folder: Path, given: argparse.Namespace) -> None:
+    """Make the pages from parts without Spark, in one process: what a worker does."""
+    from jobs.reports import folder as disk
+    from jobs.reports.pages.job import job_page
+    from jobs.reports.pages.night import Night, night_page
+    from jobs.reports.pages.summary import summary
+
+    rng = random.Random(7)
+    small = [parts_of(f"job-{i:04}", 16, i * 20.0, 600.0, rng) for i in range(given.jobs)]
+    large = parts_of("job-large", given.ranks, 0.0, 7200.0, rng)
+    for name, each in ((f"{given.jobs:,} job pages of 16 ranks", small), (f"one page of {given.ranks:,} ranks", [large])):
+        began, n_bytes = time.process_time(), 0
+        for parts in each:
+            n_bytes += disk.write_all(str(folder), job_page(parts, {}, "LAKE").files())
+        print(f"{name}: {time.process_time() - began:.2f} s of one core, {n_bytes / 1e6:.2f} MB with their twins")
+    began = time.process_time()
+    night = night_page(Night([summary(p["job"][0], p["diagnosis"][0]) for p in (*small, large)]))
+    disk.write_all(str(folder), night.files())
+    print(f"the night of {len(small) + 1:,} jobs: {time.process_time() - began:.2f} s of one core")
+    weigh(folder, given)
+
+
+def weigh(report: Path, given: argparse.Namespace) -> None:
+    """Size of three pages, and how long they take to open."""
+    for path in (report / "index.html", report / "jobs" / "job-large.html", report / "jobs" / "job-0001.html"):
+        load, paint = opened(path, given.chromium)
+        print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, opened in {load:.2f} s, first paint {paint:.2f} s")
+
+
 def opened(path: Path, chromium: str) -> tuple[float, float]:
     """Median seconds from navigation to load, and to the first paint, of five openings."""
     from playwright.sync_api import sync_playwright
@@ -218,12 +317,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--ranks", type=int, default=4096)
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--keep", type=Path, help="folder for lake and pages; a temporary one without it")
+    parser.add_argument("--pages", action="store_true", help="make the pages alone, without a lake and without Spark")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.keep or Path(scratch)
         lake, report = folder / "lake", folder / "report"
+        if given.pages:
+            pages_alone(report, given)
+            return
         create_missing(lake)
         began = time.monotonic()
         small_jobs(lake, given.jobs)
@@ -249,9 +352,7 @@ def measure(lake: Path, report: Path, given: argparse.Namespace) -> None:
     print(
         f"{len(pages):,} pages, {sum(p.stat().st_size for p in report.rglob('*') if p.is_file()) / 1e6:.1f} MB in all with their twins"
     )
-    for path in (report / "index.html", report / "jobs" / "job-large.html", report / "jobs" / "job-0001.html"):
-        load, paint = opened(path, given.chromium)
-        print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, opened in {load:.2f} s, first paint {paint:.2f} s")
+    weigh(report, given)
 
 
 if __name__ == "__main__":
