@@ -335,29 +335,33 @@ def _begins_plainly(buf: np.ndarray, at: int, end: int, words: np.ndarray, lengt
 @_njit
 def scan(
     buf: np.ndarray, ops: np.ndarray, own_rank: int, words: np.ndarray, lengths: np.ndarray, table: np.ndarray, is_end: np.ndarray,
-    starts: np.ndarray, ends: np.ndarray, messages: np.ndarray, at_us: np.ndarray, fractions: np.ndarray, levels: np.ndarray,
+    starts: np.ndarray, ends: np.ndarray, heads: np.ndarray, messages: np.ndarray, at_us: np.ndarray, fractions: np.ndarray,
+    levels: np.ndarray,
 ) -> int:  # fmt: skip
-    """Number of lines; for each its bounds, and where its message begins, 0 when it needs a closer look."""
+    """Number of lines; for each its bounds, the end of its header (0: not read here), and where its message begins (0: look closer)."""
     n, at, size = 0, 0, len(buf)
     out = np.empty(4, np.int64)
     while at < size:
         end = at
         while end < size and buf[end] != 10:
             end += 1
-        starts[n], ends[n], messages[n] = at, end, 0
+        starts[n], ends[n], heads[n], messages[n] = at, end, 0, 0
         begin = _header(buf, at, end, ops, words, lengths, out) if 0 < end - at < LINE_CAP else -1
-        if begin > 0 and begin < end and out[0] >= 0 and (out[2] < 0 or own_rank < 0 or out[2] == own_rank):
+        if begin > 0 and begin < end and out[0] >= 0 and (out[2] < 0 or out[2] == own_rank):
             last = buf[end - 1]
-            plain = _begins_plainly(buf, begin, end, words, lengths) and last not in (123, 40, 91, 58, 44)
+            clear = _begins_plainly(buf, begin, end, words, lengths)
+            plain = clear and last not in (123, 40, 91, 58, 44)
             state = 0
             p = begin
-            while plain and p < end:
+            while clear and p < end:
                 c = buf[p]
                 state = table[state, c]
-                plain = not (is_end[state] or c >= 127 or (c < 32 and c != 9))
+                clear = is_end[state] != 2
+                plain = plain and not (is_end[state] or c >= 127 or (c < 32 and c != 9))
                 p += 1
-            if plain:
-                messages[n], at_us[n], fractions[n], levels[n] = begin, out[0], out[1], out[3]
+            if clear:
+                heads[n], at_us[n], fractions[n], levels[n] = begin, out[0], out[1], out[3]
+                messages[n] = begin if plain else 0
         n += 1
         at = end + 1
     return n

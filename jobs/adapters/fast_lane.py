@@ -15,7 +15,7 @@ import pyarrow as pa
 from jobs.adapters import fast_kernel
 from jobs.adapters.base import Rows
 from jobs.adapters.fast_words import automaton
-from jobs.adapters.headers import LABEL_TOKEN, TOKENS
+from jobs.adapters.headers import LABEL_TOKEN, TOKENS, Header
 from jobs.adapters.log_parser import LogParser, Place
 
 MIN_BYTES = 256 << 10
@@ -29,10 +29,11 @@ _OPS = {
 
 @dataclass
 class Scan:
-    """Lines of a block: bounds, where messages of plain ones begin (0 for the others), and what their headers say."""
+    """Lines of a block: bounds, ends of headers and begins of plain messages (0 for the others), and what headers say."""
 
     starts: np.ndarray
     ends: np.ndarray
+    heads: np.ndarray
     messages: np.ndarray
     at_us: np.ndarray
     fractions: np.ndarray
@@ -75,7 +76,7 @@ class FastLane:
         """Look at a block's lines."""
         buf = np.frombuffer(data, np.uint8)
         n = data.count(b"\n") + (not data.endswith(b"\n"))
-        found = Scan(*(np.zeros(n, np.int64) for _ in range(6)))
+        found = Scan(*(np.zeros(n, np.int64) for _ in range(7)))
         table, is_end = automaton()
         words, lengths = fast_kernel.level_table()
         rank = self._parser.context.rank
@@ -89,6 +90,7 @@ class FastLane:
             is_end,
             found.starts,
             found.ends,
+            found.heads,
             found.messages,
             found.at_us,
             found.fractions,
@@ -131,6 +133,17 @@ class FastLane:
         }
         self._parser.saw(int(at_us.min()), int(at_us.max()), n)
         return Rows("log_records", columns)
+
+
+def headers_of(found: Scan, indexes: np.ndarray) -> list[Header | None]:
+    """Headers of lines as the kernel read them; None where it did not."""
+    heads = np.where(found.heads[indexes] > 0, found.heads[indexes] - found.starts[indexes], 0).tolist()
+    at_us, digits, levels = found.at_us[indexes].tolist(), found.fractions[indexes].tolist(), found.levels[indexes].tolist()
+    names = fast_kernel.LEVEL_NAMES
+    return [
+        Header(head, at, 1.0 if n == 0 else 0.001 if n <= 3 else 1e-6, names[level] if level >= 0 else None) if head else None
+        for head, at, n, level in zip(heads, at_us, digits, levels)
+    ]
 
 
 def _has_stamp(ops: np.ndarray) -> bool:

@@ -62,18 +62,6 @@ TRIGGERS: tuple[str, ...] = (
     # configuration, other formats, further headers
     " ..",
     ":::MLLOG",
-    "NCCL ",
-    " INFO",
-    " WARN",
-    " ERROR",
-    " DEBUG",
-    " CRITICAL",
-    " FATAL",
-    " TRACE",
-    " NOTICE",
-    " info ",
-    " warning",
-    " debug ",
     "exitcode",
     "%|",
     "it/s",
@@ -81,29 +69,40 @@ TRIGGERS: tuple[str, ...] = (
     "B/s",
 )
 
+HEADER_TRIGGERS: tuple[str, ...] = (
+    " INFO", " WARN", " ERROR", " DEBUG", " CRITICAL", " FATAL", " TRACE", " NOTICE", " EXCEPTION", " ERR", " info", " warning", " error",
+    " debug", " fatal", " Info", " Warning", " Error", " Debug", " Fatal", "NCCL ", ": iteration", ": [",
+)  # fmt: skip
+"""Words by which a header may go on: such a line's header is read by the parser."""
+HEADER_WORD = 2
+
 
 @cache
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """Next state by (state, byte), int16, and which states end a word. Hints of secrets are words too, in any case."""
+    """Next state by (state, byte), int16, and which states end a word (`HEADER_WORD`: one of a header).
+
+    Hints of secrets are words too, in any case.
+    """
     words = [word.encode() for word in TRIGGERS]
+    kinds = {word.encode(): HEADER_WORD for word in HEADER_TRIGGERS}
     for rule in RULES:
         for hint in rule.hints:
             words += {hint.encode(), hint.upper().encode(), hint.capitalize().encode()}
     goto: list[dict[int, int]] = [{}]
-    ends = [False]
-    for word in words:
+    ends = [0]
+    for word in sorted({*words, *kinds}):
         state = 0
         for byte in word:
             if byte not in goto[state]:
                 goto.append({})
-                ends.append(False)
+                ends.append(0)
                 goto[state][byte] = len(goto) - 1
             state = goto[state][byte]
-        ends[state] = True
+        ends[state] = kinds.get(word, 1)
     return _dense(goto, ends)
 
 
-def _dense(goto: list[dict[int, int]], ends: list[bool]) -> tuple[np.ndarray, np.ndarray]:
+def _dense(goto: list[dict[int, int]], ends: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Aho and Corasick's failure links folded into a table."""
     table = np.zeros((len(goto), 256), np.int16)
     fail = [0] * len(goto)
@@ -113,7 +112,7 @@ def _dense(goto: list[dict[int, int]], ends: list[bool]) -> tuple[np.ndarray, np
         pending.append(state)
     while pending:
         state = pending.popleft()
-        ends[state] = ends[state] or ends[fail[state]]
+        ends[state] = max(ends[state], ends[fail[state]])
         table[state] = table[fail[state]]
         for byte, after in goto[state].items():
             fail[after] = int(table[fail[state], byte])

@@ -93,13 +93,18 @@ class LogParser:
                 self._segments(line, offset, number)
                 continue
             header = read(line)
-            message = line[header.start :]
-            if merger.is_idle and kind_of(message) is None and (header.start or len(message) < 40):
-                self._emit(number, offset, 1, header, message)
-            else:
-                self._merge(number, offset, header, message)
+            self._take(line[header.start :], header, offset, number)
 
-    def feed_apart(self, block: Block, indexes: list[int], first_line: int) -> list[tuple[int, str, int | None]]:
+    def _take(self, message: str, header: Header, offset: int, number: int) -> None:
+        """A line without its header: an event at once when nothing is open and it opens nothing."""
+        if self.merger.is_idle and kind_of(message) is None and (header.start or len(message) < 40):
+            self._emit(number, offset, 1, header, message)
+        else:
+            self._merge(number, offset, header, message)
+
+    def feed_apart(
+        self, block: Block, indexes: list[int], first_line: int, headers: list[Header | None]
+    ) -> list[tuple[int, str, int | None]]:
         """Take in some lines of a block, given by their indexes; what lies between them was plain and closes open events.
 
         Returns the writer's phase and iteration from each index on, the state before as the first entry.
@@ -107,12 +112,16 @@ class LogParser:
         writer = self._writer(self.own_place())
         changes: list[tuple[int, str, int | None]] = [(-1, writer.phases.phase, writer.iteration)]
         before = -2
-        for index, line, offset in zip(indexes, block.lines, block.offsets):
+        for index, line, offset, header in zip(indexes, block.lines, block.offsets, headers):
             if index != before + 1 and not self.merger.is_idle:
                 for event in self.merger.close():
                     self._finish(event)
             before = index
-            self.feed([line], [offset], first_line + index)
+            if header is not None and "\r" not in line:
+                self.n_read += 1
+                self._take(line[header.start :], header, offset, first_line + index)
+            else:
+                self.feed([line], [offset], first_line + index)
             if (writer.phases.phase, writer.iteration) != changes[-1][1:]:
                 changes.append((index, writer.phases.phase, writer.iteration))
         return changes

@@ -142,27 +142,22 @@ class IterationColumns:
 
     columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _ITERATION_COLUMNS})
 
+    def __post_init__(self) -> None:
+        self._appends = [column.append for column in self.columns.values()]
+
     def __len__(self) -> int:
         return len(self.columns["iteration"])
 
     def add(self, progress: Progress, line: int, header: Header, at_us: int | None, rank: int | None, node: str | None) -> None:
         """One iteration line."""
         skipped = progress.first(SKIPPED_NAMES)
-        values = {
-            "iteration": progress.iteration,
-            "n_planned": progress.n_planned,
-            "occurred_at": at_us,
-            "step_time_s": progress.step_time_s,
-            "loss": progress.loss,
-            "grad_norm": progress.first(NORM_NAMES),
-            "n_skipped": int(skipped) if skipped is not None and skipped == skipped and skipped >= 0 else None,
-            "values": list(progress.values.items()),
-            "line": line,
-            "rank": rank,
-            "node": node,
-        }
-        for name, value in values.items():
-            self.columns[name].append(value)
+        is_count = skipped is not None and skipped >= 0
+        row = (
+            progress.iteration, progress.n_planned, at_us, progress.step_time_s, progress.loss, progress.first(NORM_NAMES),
+            int(skipped) if is_count and skipped is not None else None, list(progress.values.items()), line, rank, node,
+        )  # fmt: skip
+        for column, value in zip(self._appends, row):
+            column(value)
 
     def rows(self) -> Rows:
         """The block as rows."""

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
-from jobs.adapters.fast_lane import MIN_BYTES, WARM_LINES, FastLane
+from jobs.adapters.fast_lane import MIN_BYTES, WARM_LINES, FastLane, headers_of
 from jobs.adapters.lines import LineReader, is_binary
 from jobs.adapters.log_parser import LogParser, has_labels
 from jobs.adapters.paths import bare_name
@@ -121,7 +121,7 @@ def _fast(
     found = lane.scan(data)
     other = np.flatnonzero(found.messages == 0)
     block = reader.picked(data, found.starts[other].tolist(), found.ends[other].tolist(), offset)
-    changes = parser.feed_apart(block, other.tolist(), number)
+    changes = parser.feed_apart(block, other.tolist(), number, headers_of(found, other))
     plain = lane.rows(data, offset, number, found, changes)
     index = np.flatnonzero(found.messages)
     rows = list(parser.rows((number + index, found.at_us[index])))
