@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ml.configs.compare import Comparison, Difference, Kind
+from ml.configs.normalise import FRAMES
 
 MAX_NAMED = 6
 MAX_VALUE_SHOWN = 60
@@ -47,6 +48,8 @@ def label(key: str, given: str | None = None) -> str:
     """
     if given:
         return given
+    for frame in FRAMES:
+        key = key.removeprefix(frame)
     head, _, last = key.rpartition(".")
     known = _NAMES.get(last.lower())
     if known:
