@@ -132,9 +132,15 @@ def other_findings(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
 
 
 def diagnose_all(
-    folders: list[Path], cache: Path | None, *, with_baselines: bool = True, wanted: set[str] | None = None
+    folders: list[Path],
+    cache: Path | None,
+    *,
+    with_baselines: bool = True,
+    wanted: set[str] | None = None,
+    without: frozenset[str] = frozenset(),
 ) -> dict[str, dict[str, Any]]:
-    tables = {f.name: read(f, cache) for f in folders}
+    """Documents by job. `without` names tables that are emptied: what is each kind of evidence worth?"""
+    tables = {f.name: {n: t.slice(0, 0) if n in without else t for n, t in read(f, cache).items()} for f in folders}
     logs = {name: with_templates(t) for name, t in tables.items()}
     facts = {name: t["training_jobs"].to_pylist()[0] for name, t in tables.items()}
     completed = [n for n in tables if facts[n]["state"] == "COMPLETED"]
@@ -174,11 +180,14 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--job", action="append")
     parser.add_argument("--no-baselines", action="store_true")
+    parser.add_argument("--without", action="append", default=[], help="empty this table first")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     began = time.monotonic()
     folders = sorted(p for p in (given.data / "archive").iterdir() if p.is_dir())
-    found = diagnose_all(folders, given.cache, with_baselines=not given.no_baselines, wanted=set(given.job or ()))
+    found = diagnose_all(
+        folders, given.cache, with_baselines=not given.no_baselines, wanted=set(given.job or ()), without=frozenset(given.without)
+    )
     truths = [
         json.loads(p.read_text()) for p in sorted((given.data / "truth").glob("*.json")) if not given.job or p.stem in given.job
     ]

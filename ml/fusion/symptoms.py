@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ml.fusion.types import Case, Symptom
 
-SLOW_KINDS = frozenset({"step_time_shift", "slow_stretch", "step_pauses"})
+SLOW_KINDS = frozenset({"step_time_shift", "slow_stretch", "step_pauses", "single_pause"})
 SLOW_PLACES = frozenset({"slow_worker", "intermittent_pause", "slow_link", "slow_transfer", "slower_than_baselines"})
-VERY_SLOW = 0.7
+VERY_SLOW = 0.6
 """Score from which a slow place alone, without a shift in the job's own course, is a slowdown that a user saw."""
 STRONG = 0.5
 GONE_STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})

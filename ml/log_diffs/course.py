@@ -18,8 +18,12 @@ Floats = npt.NDArray[np.float64]
 
 MIN_BEFORE = 8
 MIN_AFTER = 5
-MIN_RATIO = 1.5
-"""A shift below this ratio is noise on shared machines: healthy runs reach 1.3 between halves."""
+MIN_RATIO = 1.25
+"""A shift below this ratio is nothing that a user sees; the quartiles of healthy runs overlap at any ratio."""
+MIN_RATIO_OF_FEW = 1.5
+FEW = 60
+"""With fewer values than this quartiles are rough, and healthy runs reach 1.3."""
+WARM_UP = 3
 WINDOW = 10
 """Steps of one window, as in L4."""
 
@@ -38,7 +42,7 @@ class Shift:
         return self.after / self.before if self.before > 0 else float("inf")
 
 
-def level_shift(times: Floats, min_ratio: float = MIN_RATIO) -> Shift | None:
+def level_shift(times: Floats, min_ratio: float | None = None) -> Shift | None:
     """The split of a series into two levels that leaves the least squared error of its logarithm.
 
     Values are clipped to a factor of 8 around the median first, so that a few long pauses do not draw the split. Only
@@ -62,9 +66,10 @@ def level_shift(times: Floats, min_ratio: float = MIN_RATIO) -> Shift | None:
         return None
     index = int(size[np.argmax(np.where(allowed, gain, -1.0))])
     before, after = times[:index], times[index:]
+    least = min_ratio if min_ratio is not None else MIN_RATIO if n >= FEW else MIN_RATIO_OF_FEW
     shift = Shift(index, float(np.median(before)), float(np.median(after)))
     is_clear = np.quantile(after, 0.25) > np.quantile(before, 0.75)
-    return shift if shift.ratio >= min_ratio and is_clear else None
+    return shift if shift.ratio >= least and is_clear else None
 
 
 def slow_stretch(times: Floats, min_ratio: float = 2.0) -> tuple[int, int, float] | None:
@@ -106,6 +111,22 @@ def pauses(times: Floats, factor: float = 4.0) -> tuple[int, int, float] | None:
     return (first, len(where), share) if share >= 0.2 else None
 
 
+def single_pause(times: Floats, factor: float = 20.0, least_s: float = 3.0, share: float = 0.1) -> int | None:
+    """Index of the longest step after the warm-up when it alone is a pause: twenty usual steps, seconds, a tenth of the time."""
+    if len(times) < MIN_BEFORE + MIN_AFTER:
+        return None
+    index = int(np.argmax(times[WARM_UP:])) + WARM_UP
+    is_pause = times[index] >= max(factor * float(np.median(times)), least_s) and times[index] >= share * float(times.sum())
+    return index if is_pause else None
+
+
+def overlong_steps(times: pd.DataFrame, factor: float = 4.0) -> list[int]:
+    """Numbers of the steps after the warm-up that took at least `factor` times the median, at most the 64 longest."""
+    after = times.iloc[WARM_UP:]
+    overlong = after[after["step_time_s"] > factor * after["step_time_s"].median()]
+    return sorted(int(step) for step in overlong.nlargest(64, "step_time_s")["step"])
+
+
 def iteration_times(iterations: pd.DataFrame) -> pd.DataFrame:
     """Printed step times for the whole job: `step, started_at, step_time_s`, the median over the ranks that print.
 
@@ -139,6 +160,10 @@ def slowdown_findings(times: pd.DataFrame) -> list[Finding]:
     if stretch is not None:
         begin, end, ratio = stretch
         return [_slow(times, "slow_stretch", begin, ratio, f"{end - begin} steps took {ratio:.1f} times as long as the others")]
+    one = single_pause(values)
+    if one is not None:
+        ratio = float(values[one] / np.median(values))
+        return [_slow(times, "single_pause", one, ratio, f"one step took {values[one]:.3g} s, {ratio:.0f} times the usual")]
     stops = pauses(values)
     if stops is not None:
         first, number, share = stops

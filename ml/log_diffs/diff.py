@@ -39,15 +39,18 @@ def onset_findings(evidence: Evidence, said: Sequence[Finding]) -> list[Finding]
         else pd.DataFrame()
     )
     found = course.slowdown_findings(times)
+    if not steps.empty and any(f.kind in ("single_pause", "step_pauses") for f in found):
+        found += progress.late_findings(job, steps, course.overlong_steps(times))
     if not iterations.empty:
         found += course.non_finite_findings(iterations) + course.loss_jump_findings(iterations)
     progress_at, step = onset.last_progress(iterations, steps)
-    failed_at = words_of(job, evidence.utterances).first_failure_at if is_failed else None
+    words = words_of(job, evidence.utterances) if is_failed else None
+    failed_at = words.first_failure_at if words else None
     if is_failed:
         left_out = progress.left_out_findings(job, steps)
         behind = progress.behind_findings(job, steps)
         found += left_out + [replace(f, is_echo=True) if left_out else f for f in behind]
-        found += onset.silence_findings(job, progress_at, failed_at, _usual_pace(times, iterations), step)
+        found += onset.silence_findings(job, progress_at, failed_at or _told_at(said), _usual_pace(times, iterations), step)
     if step is not None and _has_stepped(steps, iterations):
         found.append(
             Finding(
@@ -80,6 +83,11 @@ def onset_findings(evidence: Evidence, said: Sequence[Finding]) -> list[Finding]
             )
         )
     return [replace(f, table="onsets") for f in found]
+
+
+def _told_at(said: Sequence[Finding]) -> float | None:
+    """When the launchers of a job that nothing had broken were told to end it."""
+    return min((f.at for f in said if f.kind == "launcher_terminated" and f.at is not None), default=None)
 
 
 def _has_stepped(steps: pd.DataFrame, iterations: pd.DataFrame) -> bool:

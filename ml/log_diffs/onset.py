@@ -11,7 +11,9 @@ from ml.log_diffs.topology import Finding, Job
 
 NOTABLE_SILENCE_S = 10.0
 SILENT_STEPS = 20
-DEPARTURES = frozenset({"step_time_shift", "slow_stretch", "step_pauses", "loss_nonfinite", "loss_jump", "operation_left_out"})
+DEPARTURES = frozenset(
+    {"step_time_shift", "slow_stretch", "step_pauses", "single_pause", "loss_nonfinite", "loss_jump", "operation_left_out"}
+)
 
 
 @dataclass(frozen=True)

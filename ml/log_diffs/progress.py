@@ -6,6 +6,9 @@ Input is a frame of operations summed by rank, step and name: `rank, step, name,
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -131,3 +134,40 @@ def _left_out(job: Job, name: str, table: pd.DataFrame, done: pd.DataFrame) -> l
             )
         )
     return found[:16]
+
+
+def late_findings(job: Job, steps: pd.DataFrame, long_steps: Sequence[int]) -> list[Finding]:
+    """The ranks for which the others waited in steps that took far too long: late at the operation in which most ranks stood.
+
+    Whoever holds a collective up is short in it, while its peers are long in it.
+    """
+    late: Counter[int] = Counter()
+    seen: Counter[int] = Counter()
+    for step in long_steps:
+        inside = steps[steps["step"] == step]
+        lengths = (inside["ended_at"] - inside["started_at"]).groupby([inside["rank"], inside["name"]]).sum().unstack()
+        if len(lengths) < 3:
+            continue
+        stood_in = lengths.idxmax(axis=1).mode().iloc[0]
+        waited = lengths[stood_in].fillna(0.0)
+        short = waited.index[waited < 0.3 * waited.median()].tolist()
+        seen.update(int(rank) for rank in lengths.index)
+        if len(short) <= MAX_SHARE_BEHIND * len(lengths):
+            late.update(int(rank) for rank in short)
+    chosen = sorted(rank for rank, n in late.items() if n >= 0.7 * seen[rank])
+    return [
+        Finding(
+            "operations",
+            "spatial",
+            "arrived_last",
+            f"{where(job, (rank,), ())} came last in {late[rank]} of {len(long_steps)} overlong steps, the others waited for it",
+            0.85 / len(chosen),
+            job.nodes_under((rank,)),
+            (rank,),
+            iteration=int(min(long_steps)),
+            phase="train",
+            subject="step_time",
+            table="onsets",
+        )
+        for rank in chosen
+    ]

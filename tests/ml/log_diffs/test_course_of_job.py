@@ -10,6 +10,7 @@ from ml.log_diffs.course import (
     loss_jump_findings,
     non_finite_findings,
     pauses,
+    single_pause,
     slow_stretch,
     slowdown_findings,
 )
@@ -132,3 +133,11 @@ def test_the_onset_is_the_earliest_departure_else_the_last_progress(findings, it
 def test_before_the_first_step_the_onset_is_the_failure_and_has_no_iteration():
     onset = choose_onset([finding("rank_exception", None, 70.0, phase="load", ranks=(1,))], None, None, 70.0)
     assert (onset.iteration, onset.phase, onset.started_at) == (None, "load", 70.0)
+
+
+def test_one_long_pause_in_a_steady_run_is_found_and_a_slow_step_is_none():
+    times = noisy([(0.1, 100)])
+    times[60] = 8.0
+    assert single_pause(times) == 60
+    times[60] = 0.7
+    assert single_pause(times) is None

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from ml.log_diffs.progress import behind_findings, left_out_findings, step_times
+from ml.log_diffs.progress import behind_findings, late_findings, left_out_findings, step_times
 from ml.log_diffs.topology import Job, Place
 
 JOB = Job("j", "FAILED", nodes=("n0", "n1"), places=tuple(Place(r, f"n{r // 2}", r % 2) for r in range(4)))
@@ -69,3 +69,18 @@ def test_an_operation_that_a_rank_seldom_has_is_not_left_out():
 
 def test_step_times_run_from_start_to_start_and_leave_out_the_last():
     assert step_times(line(4))["step_time_s"].round(6).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_rank_for_which_all_others_wait_in_a_long_step_came_last():
+    # in step 12 rank 1 computes for nine seconds; the others stand in the collective until it comes
+    rows = line(20)
+    is_long, is_one = rows["step"] == 12, rows["rank"] == 1
+    rows.loc[is_long & is_one & (rows["name"] == "forward"), "ended_at"] += 9.0
+    rows.loc[is_long & ~is_one & (rows["name"] == "allreduce"), "ended_at"] += 9.0
+    assert [(f.ranks, f.nodes) for f in late_findings(JOB, rows, [12])] == [((1,), ("n0",))]
+
+
+def test_a_step_that_is_long_for_all_accuses_nobody():
+    rows = line(20)
+    rows.loc[rows["step"] == 12, "ended_at"] += 9.0
+    assert late_findings(JOB, rows, [12]) == []
