@@ -111,7 +111,7 @@ def band(residuals: Array, width: int, floor: float) -> Array:
     return np.fmax(others_median(own), floor)
 
 
-def own_past(residuals: Array, n_blocks: int = 60, n_warm: int = 3) -> Array:
+def own_past(residuals: Array, n_blocks: int = 60, n_warm: int = 6) -> Array:
     """What a machine's residual used to be: at each point the median of its blocks so far, the current one left out.
 
     NaN during the first `n_warm` blocks. Blocks bound the work: a day costs as much as an hour.
