@@ -76,6 +76,7 @@ def stacks(tables: Tables) -> list[dict[str, Any]]:
 def machines(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
     import numpy as np
 
+    from jobs.machine_scores.rows import KINDS
     from ml.machines.score import score_job
     from ml.machines.series import Series
 
@@ -93,7 +94,7 @@ def machines(tables: Tables, peers: list[Tables]) -> list[dict[str, Any]]:
             "metrics",
             "machine_scores",
             "spatial",
-            "machine_outlier",
+            KINDS[m.aspect],
             [m.node],
             [],
             m.score,

@@ -11,6 +11,8 @@ from ml.fusion.types import Candidate, Case, Evidence, Symptom, Window
 from ml.log_diffs.topology import Finding, groups_holding, shared_switch
 
 MIN_SCORE = 0.15
+FAINT = 0.2
+"""Findings below this say that a place does not stand out."""
 MAX_CANDIDATES = 8
 MAX_EVIDENCE = 12
 CONSEQUENCE_AFTER_S = 15.0
@@ -45,7 +47,7 @@ def witnesses(case: Case, symptom: Symptom, onset: Window | None) -> list[Witnes
     found = []
     for finding in case.findings:
         weight = weight_of(finding)
-        if not finding.accuses or (slow is not None and weight.family not in slow):
+        if not finding.accuses or finding.score < FAINT or (slow is not None and weight.family not in slow):
             continue
         nodes = finding.nodes or case.job.nodes_under(finding.ranks) or tuple(f"{UNPLACED}{rank}" for rank in finding.ranks)
         n_all = max(len(case.job.nodes), len(nodes), 2)

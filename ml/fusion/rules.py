@@ -15,6 +15,7 @@ from ml.fusion.types import Case, Cause, Symptom
 from ml.log_diffs.topology import Finding
 
 HERE = Path(__file__).parent
+UNMEASURED = frozenset({"machine_silent", "machine_frozen"})
 
 
 @dataclass(frozen=True)
@@ -136,12 +137,9 @@ def _is_event(finding: Finding, rule: Rule) -> bool:
 
 
 def _is_metric(finding: Finding, rule: Rule) -> bool:
-    return (
-        finding.source == "metrics"
-        and finding.score >= 0.5
-        and rule.metrics is not None
-        and bool(rule.metrics.search(finding.subject or ""))
-    )
+    """Values tell of a cause; samples that are missing or frozen only tell that nobody measured."""
+    is_told = finding.source == "metrics" and finding.score >= 0.5 and finding.kind not in UNMEASURED
+    return is_told and rule.metrics is not None and bool(rule.metrics.search(finding.subject or ""))
 
 
 def _raised(origins: list[Finding]) -> list[str]:
