@@ -338,7 +338,7 @@ def scan(
     starts: np.ndarray, ends: np.ndarray, heads: np.ndarray, messages: np.ndarray, at_us: np.ndarray, fractions: np.ndarray,
     levels: np.ndarray,
 ) -> int:  # fmt: skip
-    """Number of lines; for each its bounds, the end of its header (0: not read here), and where its message begins (0: look closer)."""
+    """Number of lines; for each its bounds, its header's end (0: not read here), its message's begin (0: look closer)."""
     n, at, size = 0, 0, len(buf)
     out = np.empty(4, np.int64)
     while at < size:

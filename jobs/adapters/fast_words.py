@@ -70,7 +70,8 @@ TRIGGERS: tuple[str, ...] = (
 )
 
 HEADER_TRIGGERS: tuple[str, ...] = (
-    " INFO", " WARN", " ERROR", " DEBUG", " CRITICAL", " FATAL", " TRACE", " NOTICE", " EXCEPTION", " ERR", " info", " warning", " error",
+    " INFO", " WARN", " ERROR", " DEBUG", " CRITICAL", " FATAL", " TRACE", " NOTICE", " EXCEPTION", " ERR",
+    " info", " warning", " error",
     " debug", " fatal", " Info", " Warning", " Error", " Debug", " Fatal", "NCCL ", ": iteration", ": [",
 )  # fmt: skip
 """Words by which a header may go on: such a line's header is read by the parser."""

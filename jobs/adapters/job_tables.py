@@ -12,12 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.adapters.base import Rows
-from jobs.adapters.redaction import redact_column
+from jobs.adapters.redaction import redact, redact_column
 from schemas import tables
 from schemas.contract import TIMESTAMP
 
 SPILL_BYTES = 192 << 20
 """Rows of a job beyond this go to disk, so that memory stays bounded however large a job is."""
+
+SMALL_ROWS = 8192
+CLOSED_WORDS = frozenset(
+    {"job_id", "time_source", "level", "phase", "stream", "role", "kind", "layer", "source", "severity", "is_first"}
+)
+"""Columns whose words this program chose: no secret can stand there."""
 
 WAITED = pa.field("waited_s", pa.float64())
 EXTRA = {"log_records": (WAITED,)}
@@ -92,7 +98,10 @@ class JobTables:
 
     def add(self, batch: pa.RecordBatch, table: str, redactions: Counter[str]) -> None:
         """Take a batch in, secrets removed."""
-        arrays = [redact_column(column, redactions) for column in batch.columns]
+        arrays = [
+            column if name in CLOSED_WORDS or (name == "file" and _is_harmless(column)) else redact_column(column, redactions)
+            for name, column in zip(batch.schema.names, batch.columns)
+        ]
         clean = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         self._batches.setdefault(table, []).append(clean)
         self._size += clean.nbytes
@@ -111,7 +120,22 @@ class JobTables:
         self._batches, self._size = {}, 0
 
     def batches(self, table: str) -> Iterator[pa.RecordBatch]:
-        """All batches of a table, in the order in which they came; call after the last `add`."""
+        """All rows of a table, in the order in which they came, small batches put together; call after the last `add`."""
+        held: list[pa.RecordBatch] = []
+        n_held = 0
+        for batch in self._as_they_came(table):
+            if batch.num_rows >= SMALL_ROWS and not held:
+                yield batch
+                continue
+            held.append(batch)
+            n_held += batch.num_rows
+            if n_held >= SMALL_ROWS:
+                yield _joined(held)
+                held, n_held = [], 0
+        if held:
+            yield _joined(held)
+
+    def _as_they_came(self, table: str) -> Iterator[pa.RecordBatch]:
         if table in self._spilled:
             path, writer = self._spilled[table]
             writer.close()
@@ -135,6 +159,16 @@ class JobTables:
         if self._folder is not None:
             self._folder.cleanup()
         self._batches, self._spilled, self._folder = {}, {}, None
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _is_harmless(files: pa.Array) -> bool:
+    """Whether the path that all rows of a batch share needs no redaction."""
+    path = files[0].as_py() if len(files) else None
+    return path is None or redact(path) == path
 
 
 def message_key_column(messages: pa.Array) -> pa.Array:
