@@ -1,9 +1,11 @@
 """Precision of the first baseline and of look-alikes, on jobs whose truth is known.
 
-    python bench/baseline_accuracy.py --data ../shared/data --scratch FOLDER [--lake LAKE]
+    python bench/baseline_accuracy.py --data ../shared/data --scratch FOLDER [--lake LAKE | --quick]
 
 One archive is made of three sources (jobs of the lab; 80 runs of GLM-130B, one log each; MLPerf runs of several
 benchmarks, most of them repeats), run through every stage, and the tables are held against the truth:
+
+With --quick no stage runs: folders are read, indexed and matched by the same functions, and only baselines are measured.
 
 - first baseline: is it of the same configuration family? Lab: the same task (name in job.json). MLPerf: the same
   benchmark and system (the files' folder and name). GLM-130B has no configuration to speak of, so a refusal is right.
@@ -18,12 +20,23 @@ import csv
 import json
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from jobs.adapters.archive import read_job
+from jobs.baselines import lookup
+from jobs.baselines.index import index_row
+from jobs.baselines.transform import baseline_rows
 from jobs.core import lake
+from ml.configs.classes import default_classes
+from ml.templates.alerts import alerts_of
 
 
 def build(data: Path, archive: Path) -> None:
@@ -45,6 +58,39 @@ def put(folder: Path, job_id: str, state: str, log: Path) -> None:
     (home / "logs").mkdir(parents=True)
     (home / "job.json").write_text(json.dumps({"job_id": job_id, "state": state}))
     shutil.copy(log, home / "logs" / log.name)
+
+
+def quick(archive: Path, root: str) -> None:
+    """Index and match every job without Spark: what the stage does, one job after the other."""
+    classes = default_classes()
+    lake.create_missing(root)
+    rows = [index_row(facts(read_job(folder)), classes) for folder in sorted(archive.glob("*/*"))]
+    schema = lake.arrow_schema("config_index")
+    write_deltalake(lake.table_path(root, "config_index"), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
+    found = [row for job in rows for row in baseline_rows(job["job_id"], lookup.of_job(root, job["job_id"], classes))]
+    schema = lake.arrow_schema("baselines")
+    write_deltalake(lake.table_path(root, "baselines"), pa.Table.from_pylist(found, schema=schema), mode="overwrite")
+
+
+def facts(tables: dict[str, pa.Table]) -> dict[str, Any]:
+    """What the stage joins to a job: its alerts and how far and how fast it went."""
+    job = {**dict.fromkeys(lake.arrow_schema("training_jobs").names), **tables["training_jobs"].to_pylist()[0]}
+    records = tables["log_records"]
+    alerts = set(zip(alerts_of(records["message"]), records["role"].to_pylist(), strict=True)) if records.num_rows else set()
+    printed = tables["iterations"].to_pylist()
+    done = sorted({row["iteration"] for row in printed})
+    times = [row["step_time_s"] for row in printed if row["step_time_s"]]
+    spent = job["ended_at"] - job["started_at"] if job["ended_at"] and job["started_at"] else None
+    return {
+        **job,
+        "alerts": sorted({alert for alert, role in alerts if alert and role != "launcher"}),
+        "launcher_alerts": sorted({alert for alert, role in alerts if alert and role == "launcher"}),
+        "last_iteration": done[-1] if done else None,
+        "n_planned": max((row["n_planned"] or 0 for row in printed), default=0) or None,
+        "log_every": -(-(done[-1] - done[0]) // max(len(done) - 1, 1)) if done else None,
+        "step_time_s": statistics.median(times) if times else None,
+        "duration_s": spent.total_seconds() if spent else None,
+    }
 
 
 def families(data: Path) -> dict[str, str]:
@@ -82,12 +128,14 @@ def baseline_table(root: str, data: Path) -> list[str]:
             first[row["job_id"]] = row["baseline_job_id"]
     groups: dict[str, list[str]] = defaultdict(list)
     for job in sorted(first):
-        groups["glm130b" if job.startswith("glm-") else " ".join(family.get(job, "?").split()[:2 if "mlperf" in family.get(job, "") else 1])].append(job)
+        source = family.get(job, "glm130b").split()
+        groups[" ".join(source[: 2 if source[0] == "mlperf" else 1])].append(job)
     lines = ["| source | jobs | answered | first baseline of the same family | wrong | refused |", "|---|---|---|---|---|---|"]
     for name, members in sorted(groups.items()):
         answered = [job for job in members if first[job]]
         right = sum(family.get(job) == family.get(str(first[job])) and job in family for job in answered)
-        lines.append(f"| {name} | {len(members)} | {len(answered)} | {right} of {len(answered)} | {len(answered) - right} | {len(members) - len(answered)} |")
+        wrong, refused = len(answered) - right, len(members) - len(answered)
+        lines.append(f"| {name} | {len(members)} | {len(answered)} | {right} of {len(answered)} | {wrong} | {refused} |")
     return lines
 
 
@@ -119,12 +167,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--scratch", type=Path)
     parser.add_argument("--lake", help="measure this lake, made from the same archive, instead of running")
+    parser.add_argument("--quick", action="store_true", help="baselines only, without Spark")
     given = parser.parse_args()
     root = given.lake
     if not root:
         archive, root = given.scratch / "archive", str(given.scratch / "lake")
         shutil.rmtree(archive, ignore_errors=True)
         build(given.data, archive)
+        if given.quick:
+            quick(archive, root)
+            print("\n".join(baseline_table(root, given.data)))
+            return
         subprocess.run([sys.executable, "-m", "jobs", "run", str(archive), "--lake", root], check=True, stdout=sys.stderr)
     print("\n".join([*baseline_table(root, given.data), "", *similar_table(root, given.data)]))
 
