@@ -126,6 +126,7 @@ def core(n: int, n_peer: int) -> None:
 def distinct(n: int, n_peer: int) -> None:
     print("| lines with a word nobody printed before | distinct masked | two steps, lines/s | Drain3, same masks | ratio | share of mining |")
     print("|---|---|---|---|---|---|")
+    two_steps(pa.array(lines(1000)))
     for unique in (0.0, 0.01, 0.1):
         texts = lines(n, unique=unique)
         array = pa.array(texts)
@@ -142,6 +143,8 @@ def ranks(n: int) -> None:
         array = pa.array(lines(count, world))
         mine = rate(partial(two_steps, array), count, 3)
         print(f"| {count:,} | {world:,} | {len(np.unique(kernel.keys(*text_buffers(array)))):,} | {mine:,.0f} |")
+    many = pa.concat_arrays([pa.array(lines(n // 5, 64, seed=seed), pa.large_string()) for seed in range(5)] * 10)
+    print(f"| {len(many):,} (five blocks of {n // 5:,}, ten times) | 64 | | {rate(partial(two_steps, many), len(many), 1):,.0f} |")
 
 
 # --- through Spark -----------------------------------------------------------------------------------------------
