@@ -139,7 +139,7 @@ class JobTables:
         if table in self._spilled:
             path, writer = self._spilled[table]
             writer.close()
-            with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+            with pa.ipc.open_file(pa.OSFile(str(path))) as reader:
                 for i in range(reader.num_record_batches):
                     yield reader.get_batch(i)
         yield from self._batches.get(table, ())

@@ -104,6 +104,11 @@ def batched(rows: DataFrame, table: str, batch: int) -> DataFrame:
     return with_batch(rows, batch) if "ingest_batch" in tables()[table].names else rows
 
 
+def holds_rows(lake: str, table: str, jobs: list[str]) -> bool:
+    """Whether a table has rows of these jobs, which must go when they are read again."""
+    return bool(jobs) and plain_lake.rows(lake, table, columns=["job_id"], filters=[("job_id", "in", jobs)]).num_rows > 0
+
+
 def stage_rows(context: StageContext, todo: Plan, staging: str, hashes: dict[str, str]) -> list[dict[str, str]]:
     """Let the workers read the jobs; one summary row a job comes back."""
     spark = context.spark
