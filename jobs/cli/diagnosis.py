@@ -127,9 +127,20 @@ def _print_candidates(d: dict[str, Any], line: Any) -> None:
         line("")
         groups = "".join(f", {g['kind']} group of ranks {g['ranks']}" for g in each["groups"])
         line(f"{number}. {_place(each)}  score {each['score']:.2f}{groups}", "bold" if each["score"] >= 0.5 else "dim")
-        for evidence in each["evidence"][:N_EVIDENCE]:
+        told = each["evidence"]
+        shown = told if len(told) <= N_EVIDENCE else [*told[: N_EVIDENCE - 1], told[-1]]
+        for evidence in shown:
             refs = "; ".join(f"{r['file']}:{r['line']}" if r["line"] else r["file"] for r in evidence["refs"][:2])
             line(f"{evidence['source']}: {evidence['statement']}{'  [' + refs + ']' if refs else ''}", indent=3)
+
+
+def _summary(example: str) -> str:
+    """The line of a message that says most: of a traceback its last one that names an error, else the first."""
+    lines = [line for line in example.splitlines() if any(c.isalnum() for c in line)] or [""]
+    if "Traceback" not in example and "File " not in example:
+        return lines[0].strip()
+    named = [line for line in lines if "Error" in line or "Exception" in line]
+    return (named or lines)[-1].strip()
 
 
 def _print_rest(d: dict[str, Any], line: Any) -> None:
@@ -138,8 +149,7 @@ def _print_rest(d: dict[str, Any], line: Any) -> None:
         line("templates that tell most", "bold")
     for t in d["templates"][:N_TEMPLATES]:
         known = "known to the fleet" if t["in_library"] else "in baselines" if t["in_baselines"] else "new"
-        first = t["example"].strip().splitlines() or [t["template"]]
-        told = first[-1] if "Traceback" in first[0] else first[0]
+        told = _summary(t["example"] or t["template"])
         line(
             f"{t['score']:.2f} {t['alert'] or '-':<10} {t['n_events']}x {known}: {told[:200]}",
             indent=3,

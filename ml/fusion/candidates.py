@@ -47,7 +47,8 @@ def witnesses(case: Case, symptom: Symptom, onset: Window | None) -> list[Witnes
     found = []
     for finding in case.findings:
         weight = weight_of(finding)
-        if not finding.accuses or finding.score < FAINT or (slow is not None and weight.family not in slow):
+        is_mute = not finding.accuses or finding.score < FAINT or weight.reliability == 0
+        if is_mute or (slow is not None and weight.family not in slow):
             continue
         nodes = finding.nodes or case.job.nodes_under(finding.ranks) or tuple(f"{UNPLACED}{rank}" for rank in finding.ranks)
         n_all = max(len(case.job.nodes), len(nodes), 2)
