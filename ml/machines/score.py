@@ -19,6 +19,8 @@ STANDS_OUT = 0.5
 MOST_MACHINES = 0.25
 """More machines than this share (but always one) at once are no odd ones."""
 NEARLY_ALL = 0.6
+MOST_OTHERS = 5
+"""Further metrics that are told of one machine: a machine that is gone differs in all of them."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ def ranked(found: Iterable[MachineScore], priorities: Mapping[str, int]) -> tupl
     for own in by_node.values():
         own.sort(key=rank)
         own[0] = _with_support(own)
-        kept.append([own[0], *(row for row in own[1:] if row.score >= STANDS_OUT or (row.is_shared and row.ratio >= 1))])
+        others = [row for row in own[1:] if row.score >= STANDS_OUT or (row.is_shared and row.ratio >= 1)]
+        kept.append([own[0], *others[:MOST_OTHERS]])
     kept.sort(key=lambda own: (*rank(own[0]), own[0].node))
     return tuple(row for own in kept for row in own)
 
