@@ -35,6 +35,7 @@ def utterance(rows: Sequence[Mapping[str, Any]], offsets: Mapping[str, float], i
         None if at is None else at - offset,
         None if onset is None else onset - offset,
         float("inf") if spread is None or not np.isfinite(spread) else float(spread),
+        offset,
         number(first.get("iteration")),
         first.get("phase"),
         first.get("file"),

@@ -12,6 +12,7 @@ from ml.log_diffs.topology import Job
 
 TIE_S = 2.0
 """Ends closer together than this have no order: launchers poll and print whole seconds."""
+OTHER_ZONE_S = 1_800.0
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Utterance:
     first_at: float | None = None
     onset_at: float | None = None
     uncertainty_s: float = 0.0
+    offset_s: float = 0.0
     iteration: int | None = None
     phase: str | None = None
     file: str | None = None
@@ -122,12 +124,18 @@ def words_of(job: Job, utterances: Sequence[Utterance]) -> Words:
 
 
 def _when(each: Exit, said: Utterance) -> float | None:
-    """The launcher's log stamp is finer than the whole seconds inside its report, unless it was made much later."""
-    if each.at is None:
+    """When a process ended, by the corrected clock of its node.
+
+    The launcher's log stamp is finer than the whole seconds inside its report, unless it was made much later. A report
+    that is half an hour and more off the stamp is in another time zone and is not believed.
+    """
+    at = None if each.at is None else each.at - said.offset_s
+    if at is None or said.first_at is None:
+        return said.first_at if at is None else at
+    apart = abs(said.first_at - at)
+    if apart >= OTHER_ZONE_S:
         return said.first_at
-    if said.first_at is not None and abs(said.first_at - each.at) <= TIE_S:
-        return min(said.first_at, each.at + 1.0)
-    return each.at
+    return min(said.first_at, at + 1.0) if apart <= TIE_S else at
 
 
 def _is_finer(new: float | None, old: float | None) -> bool:

@@ -4,7 +4,7 @@ import pytest
 
 from ml.log_diffs.origins import all_findings
 from ml.log_diffs.topology import Job, Place
-from ml.log_diffs.utterances import Utterance
+from ml.log_diffs.utterances import Utterance, words_of
 
 NODES = ("n0", "n1", "n2", "n3")
 PLACES = tuple(Place(r, f"n{r // 2}", r % 2, role="trainer") for r in range(8))
@@ -152,3 +152,24 @@ def test_exceptions_of_one_file_for_all_ranks_name_a_kind_and_the_launcher_the_f
     ]
     found = all_findings(alone, words, {})
     assert [(f.kind, f.nodes, f.ranks) for f in found] == [("rank_exit_mute", ("node14",), (2,)), ("rank_exception", (), ())]
+
+
+def report(at, stamp, offset_s):
+    text = (
+        f"x\nRoot Cause (first observed failure):\n[0]:\n  time      : {stamp}\n  host      : n1\n  rank      : 2 (local_rank: 0)\n"
+        "  exitcode  : -9 (pid: 4)\n"
+    )
+    return Utterance("b", text, "n1", None, stream="agent", alert="signal", first_at=at, offset_s=offset_s)
+
+
+@pytest.mark.parametrize(
+    ("first_at", "stamp", "offset_s", "at"),
+    [
+        (100.5, "1970-01-01_00:01:40", 0.0, 100.5),  # the stamp is finer than whole seconds
+        (100.5, "1970-01-01_00:08:40", 420.0, 100.5),  # a clock that is seven minutes ahead, corrected
+        (100.5, "1970-01-01_08:01:40", 0.0, 100.5),  # another time zone is not believed
+        (160.5, "1970-01-01_00:01:40", 0.0, 100.0),  # reported a minute later
+    ],
+)
+def test_ends_are_timed_by_the_corrected_clock(first_at, stamp, offset_s, at):
+    assert words_of(JOB, [report(first_at, stamp, offset_s)]).ends[2].at == pytest.approx(at)
