@@ -55,7 +55,36 @@ def _compare(evidence: Evidence, rows: Sequence[Count], told: set[str], scope: s
     may = [t in told and t not in spoken for t in ids]
     compared = compare_peers(counts, may)
     texts = {u.template_id: u for u in evidence.utterances}
-    return [_outlier(job, peers, ids, texts, o, scope) for o in compared.outliers]
+    lacking = _lacking(evidence, peers, ids, compared.missing) if scope == "node" else []
+    return [_outlier(job, peers, ids, texts, o, scope) for o in compared.outliers] + lacking
+
+
+def _lacking(
+    evidence: Evidence, peers: Sequence[object], ids: Sequence[str], missing: Sequence[tuple[int, tuple[int, ...]]]
+) -> list[NodeFinding]:
+    """Nodes of a failed job without what nearly all others print: they may have died, or never come, before it."""
+    if evidence.job.state == "COMPLETED":
+        return []
+    ending = {u.template_id for u in evidence.utterances if u.voice is Voice.TEARDOWN or u.exits}
+    found = []
+    for row, columns in missing:
+        lacked = tuple(ids[c] for c in columns if ids[c] not in ending)
+        if not lacked:
+            continue
+        node = str(peers[row])
+        finding = Finding(
+            "logs",
+            "spatial",
+            "lacks_templates",
+            f"node {node} lacks {len(lacked)} templates that nearly all of its {len(peers) - 1} peers print",
+            round(0.45 / len(missing), 4),
+            (node,),
+            evidence.job.ranks_on((node,)),
+            subject="missing",
+            table="node_findings",
+        )
+        found.append(NodeFinding(finding, None, None, lacked[:5], len(peers)))
+    return found
 
 
 def _peers(job: Job, rows: Sequence[Count], scope: str) -> list[object]:
