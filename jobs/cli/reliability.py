@@ -10,6 +10,9 @@ import click
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FULL, WIDE = 150, 190
+"""Columns of text from which all of the table is shown, and the width where there is no terminal."""
+
 COLUMNS = ("figure", "of", "basis", "value", "95 % interval", "events", "exposure", "source rows")
 
 
@@ -59,16 +62,18 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
     from rich.text import Text
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDE)
     if not figures:
         console.print(f"No figures yet: `fleetdiff run ARCHIVE --lake {lake}` computes them.", markup=False)
         return
     from jobs.reports.words import clean
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in COLUMNS:
-        table.add_column(
-            heading, justify="right" if heading in ("value", "95 % interval", "events", "exposure", "source rows") else "left"
-        )
+    shown = COLUMNS if console.width >= FULL else COLUMNS[:6]
+    for heading in shown:
+        is_number = heading in ("value", "95 % interval", "events", "exposure", "source rows")
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
     before = None
     for row in figures:
         label = Text("" if row["figure"] == before else row["figure"], style="bold")
@@ -80,8 +85,10 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
             Text(f"{figure(row['exposure'])} {row['exposure_unit'] or ''}"),
             Text(f"{row['n_source_rows']:,} {row['source_table']}"),
         ]
-        table.add_row(*cells)
+        table.add_row(*cells[: len(shown)])
     console.print(table)
+    if len(shown) < len(COLUMNS):
+        console.print("A wider terminal also shows exposure and source rows; --json shows everything.")
     if any(row["is_small"] for row in figures):
         console.print(Text("Coloured values stand on fewer than ten events: read the interval.", style="yellow"))
 

@@ -54,6 +54,8 @@ def node_rows(machines: Sequence[Mapping[str, Any]], window: tuple[float, float]
     ]
     by_node = {str(m["node"]): m for m in machines}
     rows, faults = [], []
+    # Without a single event of any machine, nobody watched: that is not the same as never having been down.
+    has_events = any(m["events"] for m in machines)
     span = (window[0] / DAY_S, window[1] / DAY_S)
     for verdict in judge(records):
         machine = by_node[verdict.record.node]
@@ -63,7 +65,7 @@ def node_rows(machines: Sequence[Mapping[str, Any]], window: tuple[float, float]
             machine["starts"],
         )
         faults += own
-        rows.append(_row(verdict, own, span))
+        rows.append(_row(verdict, own, span) | ({} if has_events else {"availability": None}))
     return rows, faults
 
 
@@ -131,6 +133,8 @@ def _fault_figures(
     figures: Figures, rows: Sequence[Mapping[str, Any]], faults: Sequence[Fault], span: tuple[float, float], exposure: float
 ) -> None:
     """Availability, time to repair and recurrence, from fault intervals."""
+    if all(row["availability"] is None for row in rows):
+        return
     found = history(faults, len(rows), span)
     source = Source(sorted({f.node for f in faults}), "reliability_nodes")
 
