@@ -4,6 +4,9 @@ LAKE ?= build/lake
 REPORT ?= build/report
 ARCHIVE ?= examples/archive
 BIN := .venv/bin
+# Trust what the system trusts, as pip does.
+export UV_SYSTEM_CERTS := 1
+export UV_NATIVE_TLS := 1
 
 .PHONY: run test check bench setup docs lock clean
 
@@ -37,7 +40,7 @@ java:
 	@command -v $(PYTHON) >/dev/null || { echo "fleetdiff needs Python 3.11: sudo apt-get install -y python3.11 python3.11-venv, or make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "setup: environment of the jobs (.venv, about a minute)"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements/uv.txt
 	@$(BIN)/uv pip sync --quiet --python .venv --require-hashes requirements/uv.txt requirements/jobs.txt requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --python .venv --no-deps --editable .
 	@touch $@

@@ -16,7 +16,8 @@ echo "night: $archive through Airflow; everything it says goes to $log" >&2
 status=0
 # The stages' progress lines are for the person who waits; the rest is for the log.
 "$airflow" dags test --dagfile-path "$root/dags/nightly.py" fleetdiff_nightly 2>&1 | tee -a "$log" |
-    sed -nu -e 's/.*\(\[[0-9]*\/[0-9]*\] [a-z_]* .*\)/  \1/p' | sed -u -e 's/ \[.*$//' >&2 || status=$?
+    sed -nu -e 's/.*\(\[[0-9]*\/[0-9]*\] [a-z_]* *[0-9.]* s\).*/  \1/p' -e 's/.*\(\[[0-9]*\/[0-9]*\] [a-z_]* *nothing new\).*/  \1/p' >&2 ||
+    status=$?
 if ! grep -q "state=success" "$log" || grep -q "Marking run.*failed\|state=failed" "$log"; then
     echo "the night failed; the reason is near the end of $log:" >&2
     grep -E "fleetdiff: |Error|error" "$log" | tail -n 3 >&2

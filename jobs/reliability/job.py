@@ -33,7 +33,7 @@ def run(context: StageContext) -> None:
             told(t.node_inputs(runs, events, window), "machine").groupBy("kind").applyInArrow(t.fleet_maker(window), PAIR).persist()
         )
         context.write("reliability_nodes", rows_of(machines, "node", "reliability_nodes"))
-        stragglers = context.read("straggler_reports").where("slowdown IS NOT NULL").select("job_id", "slowdown", "gpu_hours")
+        stragglers = context.read("straggler_reports").where("slowdown IS NOT NULL AND coalesce(is_faithful, true)").select("job_id", "slowdown", "gpu_hours")
         facts = told(runs, "run").unionByName(told(lineages, "lineage")).unionByName(told(stragglers, "straggler"))
         figures = facts.withColumn("fleet", F.lit("all")).groupBy("fleet").applyInArrow(t.figure_maker, PAIR)
         context.write("reliability_figures", rows_of(figures.unionByName(machines), "figure", "reliability_figures"))
