@@ -58,3 +58,18 @@ def lake(spark: SparkSession, tmp_path: Path) -> object:
 
     create_missing(tmp_path)
     return Lake(spark, str(tmp_path))
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Headless Chromium that cannot reach anything; tests skip, saying so, where there is none."""
+    path = os.environ.get("FLEETDIFF_CHROMIUM", "/usr/bin/chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not Path(path).exists():
+        pytest.skip(f"no Chromium at {path}; install it or name it in FLEETDIFF_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        yield browser
+        browser.close()

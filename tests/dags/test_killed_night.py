@@ -17,8 +17,7 @@ from schemas import tables
 
 pytestmark = pytest.mark.spark
 
-# Which run wrote a row, and how many runs there were, may differ; nothing else may.
-OF_THE_RUN = {"stage_progress"}
+NIGHT = ("ingest", "templates")
 
 
 @pytest.fixture(scope="module")
@@ -52,25 +51,26 @@ def staged_files(lake, table):
     return list((lake / str(tables()[table].layer) / table).rglob("*.parquet"))
 
 
-@pytest.mark.parametrize("killed_in", ["ingest", "templates"])
-def test_a_killed_stage_run_again_ends_as_if_it_had_never_been_killed(archive, tmp_path, killed_in):
-    stages = [stage.name for stage in STAGES[: [s.name for s in STAGES].index("baselines")]]
-    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    finish(night(archive, undisturbed, stages))
+@pytest.fixture(scope="module")
+def undisturbed(archive, tmp_path_factory):
+    """The lake of a night that nothing disturbed."""
+    lake = tmp_path_factory.mktemp("undisturbed")
+    finish(night(archive, lake, NIGHT))
+    return lake
 
-    # The first table of the stage has its files, the last one is not there yet: the stage is in its middle.
-    first_table = {"ingest": "log_records", "templates": "log_events"}[killed_in]
-    process = night(archive, disturbed, stages)
+
+# The stage that is killed, and a table of it that has files when the stage is in its middle.
+@pytest.mark.parametrize(("killed_in", "begun"), [("ingest", "log_records"), ("templates", "log_events")])
+def test_a_killed_stage_run_again_ends_as_if_it_had_never_been_killed(archive, undisturbed, tmp_path, killed_in, begun):
+    process = night(archive, tmp_path, NIGHT)
     deadline = time.monotonic() + 300
-    while not staged_files(disturbed, first_table) and process.poll() is None and time.monotonic() < deadline:
+    while not staged_files(tmp_path, begun) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is None, "the stage ended before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    done = rows_of.rows(disturbed, "stage_progress")["stage"].to_pylist()
-    assert killed_in not in done
+    assert killed_in not in rows_of.rows(tmp_path, "stage_progress")["stage"].to_pylist()
 
-    finish(night(archive, disturbed, stages))
-    written = {name for stage in STAGES if stage.name in stages for name in stage.writes} - OF_THE_RUN
-    for name in sorted(written):
-        assert contents(disturbed, name) == contents(undisturbed, name), name
+    finish(night(archive, tmp_path, NIGHT))
+    for name in sorted({name for stage in STAGES if stage.name in NIGHT for name in stage.writes}):
+        assert contents(tmp_path, name) == contents(undisturbed, name), name

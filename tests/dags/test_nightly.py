@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-import shutil
-import subprocess
-
-import pytest
 
 from jobs.cli.plan import plan
 from jobs.core.stages import STAGES
@@ -42,23 +37,3 @@ def test_the_plan_beside_the_dag_is_the_declared_one(root):
 def test_every_stage_is_in_exactly_one_task():
     planned = [stage for task in plan()["tasks"] for stage in task["stages"]]
     assert planned == [stage.name for stage in STAGES]
-
-
-@pytest.mark.airflow
-def test_a_real_night_through_airflow_on_two_example_jobs(root, examples, tmp_path):
-    """One success and one failure go in; the lake, the page and the ten lines come out."""
-    airflow = root / ".venv-airflow" / "bin" / "airflow"
-    if not airflow.exists():
-        pytest.skip("no .venv-airflow here: `make setup` makes it")
-    archive = tmp_path / "archive"
-    for job in ("job-7107", "job-7142"):
-        shutil.copytree(examples / "archive" / job, archive / job)
-    script = [str(root / "examples" / "night.sh"), str(archive), str(tmp_path / "lake"), str(tmp_path / "report")]
-    environment = {**os.environ, "FLEETDIFF_BUILD": str(tmp_path / "build"), "FLEETDIFF_DRIVER_MEMORY": "2g"}
-    night = subprocess.run(script, capture_output=True, text=True, env=environment, timeout=540, check=False)
-    assert night.returncode == 0, night.stderr[-2000:]
-    assert "2 jobs read, 1 failed, 2 diagnosed" in night.stdout
-    assert (tmp_path / "report" / "index.html").exists()
-    assert len(night.stdout.strip().splitlines()) <= 10
-    log = (tmp_path / "build" / "night.log").read_text()
-    assert all(f"end task task_id={task['task']}" in log for task in plan()["tasks"])

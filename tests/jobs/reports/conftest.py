@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import os
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -143,18 +141,3 @@ def hostile_parts(hang_parts: dict) -> dict:
 @pytest.fixture
 def hostile() -> list[str]:
     return HOSTILE
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    """Headless Chromium that cannot reach anything; tests skip, saying so, where there is none."""
-    path = os.environ.get("FLEETDIFF_CHROMIUM", "/usr/bin/chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not Path(path).exists():
-        pytest.skip(f"no Chromium at {path}; install it or name it in FLEETDIFF_CHROMIUM")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
-        yield browser
-        browser.close()
