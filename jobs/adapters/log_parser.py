@@ -68,6 +68,7 @@ class LogParser:
         self.time_source = "line"
         self._records = RecordColumns()
         self._iterations = IterationColumns()
+        self._counted_line = -1  # line whose progress an MLLOG record gave already
         self._config: dict[str, str] = {}
         self._marks: list[tuple[str, str]] = []
         self._failures: list[dict[str, Any]] = []
@@ -242,7 +243,8 @@ class LogParser:
         if progress is not None:
             writer.iteration = progress.iteration
             writer.phases.enter("train")
-            self._iterations.add(progress, number, header, at_us, place.rank, place.node)
+            if number != self._counted_line:
+                self._iterations.add(progress, number, header, at_us, place.rank, place.node)
             self.n_understood += not header.start
             return progress.iteration
         named = facts.iteration_in(message)
@@ -272,6 +274,7 @@ class LogParser:
         if isinstance(step, int) and step >= 0 and isinstance(event.value, dict):
             values = {str(k): float(v) for k, v in event.value.items() if isinstance(v, int | float)}
             self._iterations.add(facts.Progress(step, None, values), number, NOTHING, at_us, place.rank, place.node)
+            self._counted_line = number
 
     @staticmethod
     def _is_known(message: str) -> bool:
