@@ -41,7 +41,7 @@ java:
 	@echo "setup: environment of the jobs (.venv, about a minute)"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements/uv.txt
-	@$(BIN)/uv pip sync --quiet --python .venv --require-hashes requirements/uv.txt requirements/jobs.txt requirements/dev.txt
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python .venv --require-hashes requirements/uv.txt requirements/jobs.txt requirements/dev.txt
 	@$(BIN)/uv pip install --quiet --python .venv --no-deps --editable .
 	@touch $@
 
