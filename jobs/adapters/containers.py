@@ -49,8 +49,11 @@ class TransportAdapter:
 
     def sniff(self, path: str, head: bytes) -> float:
         """By the form of the first lines."""
-        lines = [line for line in head[:32768].split(b"\n")[:20] if line.strip()]
-        return _SNIFFERS[self.name](path, lines[:-1] or lines) if lines else 0.0
+        whole = head[:32768]
+        if len(whole) == 32768:
+            whole = whole[: whole.rfind(b"\n") + 1] or whole
+        lines = [line for line in whole.split(b"\n")[:20] if line.strip()]
+        return _SNIFFERS[self.name](path, lines) if lines else 0.0
 
     def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
         """Events of the wrapped log."""
