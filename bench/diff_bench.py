@@ -125,7 +125,7 @@ def in_duckdb(folder: Path) -> pd.DataFrame:
 def in_spark(spark: Any, folder: Path, *, over_events: bool) -> pd.DataFrame:
     from pyspark.sql import functions as F
 
-    from jobs.log_diffs.transform import diffs, sides
+    from jobs.log_diffs.transform import diffs, exposures, sides, template_sums
 
     def table(name: str) -> Any:
         return spark.read.format("delta").load(str(folder / name))
@@ -138,8 +138,13 @@ def in_spark(spark: Any, folder: Path, *, over_events: bool) -> pd.DataFrame:
         if over_events
         else table("job_templates")
     )
-    own = counted.join(F.broadcast(baselines.select("job_id").distinct()), "job_id", "left_semi")
-    return diffs(sides(baselines, jobs, own, counted)).where("change <> 'same'").toPandas()
+    sums = template_sums(counted).persist()
+    try:
+        exposed = exposures(jobs, sums).persist()
+        return diffs(sides(baselines, exposed, sums)).where("change <> 'same'").toPandas()
+    finally:
+        sums.unpersist()
+        exposed.unpersist()
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> bool:

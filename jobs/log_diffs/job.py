@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jobs.core.runner import StageContext
-from jobs.log_diffs.transform import TABLES, Inputs, bundles, diffs, findings, rows_of, sides
+from jobs.log_diffs.transform import TABLES, Inputs, bundles, diffs, exposures, findings, rows_of, sides, template_sums
 
 
 def run(context: StageContext) -> None:
@@ -22,11 +22,13 @@ def run(context: StageContext) -> None:
         context.read("training_jobs"),
         context.read("job_templates"),
     )
-    verdicts = diffs(sides(inputs.baselines, inputs.all_jobs, inputs.job_templates, inputs.all_job_templates)).persist()
+    sums = template_sums(inputs.all_job_templates).persist()
+    exposed = exposures(inputs.all_jobs, sums).persist()
+    verdicts = diffs(sides(inputs.baselines, exposed, sums)).persist()
     found = findings(bundles(inputs, verdicts)).persist()
     try:
         for name in TABLES:
             context.write(name, rows_of(found, name))
     finally:
-        found.unpersist()
-        verdicts.unpersist()
+        for kept in (found, verdicts, exposed, sums):
+            kept.unpersist()

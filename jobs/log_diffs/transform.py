@@ -45,65 +45,84 @@ class Inputs:
     all_job_templates: DataFrame
 
 
-def exposures(jobs: DataFrame, job_templates: DataFrame) -> DataFrame:
+def template_sums(job_templates: DataFrame) -> DataFrame:
+    """Events and last iteration by job and template: `job_id, template_id, n_events, last_iteration`; read once, kept."""
+    return job_templates.groupBy("job_id", "template_id").agg(
+        F.sum("n_events").cast("double").alias("n_events"), F.max("last_iteration").alias("last_iteration")
+    )
+
+
+def exposures(jobs: DataFrame, sums: DataFrame) -> DataFrame:
     """What counts are divided by: `job_id, hours` (rank-hours), `ranks, iterations`, for every job."""
-    last = job_templates.groupBy("job_id").agg(F.max("last_iteration").alias("iterations"))
+    last = sums.groupBy("job_id").agg(F.max("last_iteration").alias("iterations"))
     ranks = F.greatest(F.coalesce(F.col("world_size"), F.lit(1)), F.lit(1)).cast("double")
-    length_s = F.unix_micros("ended_at") - F.unix_micros("started_at")
+    length_us = F.unix_micros("ended_at") - F.unix_micros("started_at")
     return jobs.join(last, "job_id", "left").select(
-        "job_id", (F.coalesce(length_s, F.lit(0)) / 3.6e9 * ranks).alias("hours"), ranks.alias("ranks"),
+        "job_id",
+        (F.coalesce(length_us, F.lit(0)) / 3.6e9 * ranks).alias("hours"),
+        ranks.alias("ranks"),
         F.coalesce("iterations", F.lit(0)).cast("double").alias("iterations"),
-    )  # fmt: skip
+    )
 
 
-def sides(baselines: DataFrame, all_jobs: DataFrame, job_templates: DataFrame, all_job_templates: DataFrame) -> DataFrame:
+def sides(baselines: DataFrame, exposed: DataFrame, sums: DataFrame) -> DataFrame:
     """Both sides of every comparison of the night, one row a job and template of either side: the input of `compare`.
 
-    One query whatever the number of jobs: counts are summed once, joined to their baselines, and reduced to sums,
-    extremes and medians of rates.
+    One query whatever the number of jobs, with one shuffle of counts: the counts of each baseline (`template_sums` of
+    all jobs) are repeated for every job that it serves, put beside the job's own, and reduced to sums, extremes and
+    the median of rates. `exposed` is `exposures` of all jobs. Jobs without a baseline have no row.
     """
-    exposed = exposures(all_jobs, all_job_templates)
-    chosen = baselines.where("baseline_job_id IS NOT NULL").select("job_id", "baseline_job_id")
-    sums = all_job_templates.groupBy("job_id", "template_id").agg(F.sum("n_events").cast("double").alias("n_events"))
-    theirs = sums.join(exposed, "job_id").select(
-        F.col("job_id").alias("baseline_job_id"), "template_id", F.col("n_events").alias("n"),
-        *[F.when(F.col(x) > 0, F.col("n_events") / F.col(x)).otherwise(0.0).alias(f"rate_{x}") for x in EXPOSURES],
-    )  # fmt: skip
-    totals = (
-        chosen.join(exposed.withColumnRenamed("job_id", "baseline_job_id"), "baseline_job_id")
-        .groupBy("job_id")
-        .agg(F.count("*").alias("n_baselines"), *[F.sum(x).alias(f"base_{x}") for x in EXPOSURES])
+    chosen = baselines.where("baseline_job_id IS NOT NULL").select("job_id", F.col("baseline_job_id").alias("source"))
+    served = chosen.join(F.broadcast(exposed.withColumnRenamed("job_id", "source")), "source")
+    totals = served.groupBy("job_id").agg(F.count("*").alias("n_baselines"), *[F.sum(x).alias(f"base_{x}") for x in EXPOSURES])
+    counted = sums.select(F.col("job_id").alias("source"), "template_id", "n_events")
+    theirs = counted.join(F.broadcast(served), "source").select(
+        "job_id", "template_id", F.lit(None).cast("double").alias("own"), "n_events", *EXPOSURES
     )
-    pooled = (
-        chosen.join(theirs, "baseline_job_id")
+    own = counted.join(F.broadcast(chosen.select(F.col("job_id").alias("source")).distinct()), "source", "left_semi").select(
+        F.col("source").alias("job_id"),
+        "template_id",
+        F.col("n_events").alias("own"),
+        F.lit(None).cast("double").alias("n_events"),
+        *[F.lit(None).cast("double").alias(x) for x in EXPOSURES],
+    )
+    rates = {x: F.when(F.col("n_events").isNotNull(), F.coalesce(F.try_divide("n_events", x), F.lit(0.0))) for x in EXPOSURES}
+    both = (
+        theirs.unionByName(own)
         .groupBy("job_id", "template_id")
         .agg(
-            F.sum("n").alias("n_baseline_events"), F.count("*").alias("n_baselines_with"),
-            *[F.collect_list(f"rate_{x}").alias(f"rates_{x}") for x in EXPOSURES],
+            F.coalesce(F.sum("own"), F.lit(0.0)).alias("n_events"),
+            F.coalesce(F.sum("n_events"), F.lit(0.0)).alias("n_baseline_events"),
+            F.count("n_events").alias("n_baselines_with"),
+            F.collect_list(rates["hours"]).alias("rates"),
+            *[F.min(rate).alias(f"low_{x}") for x, rate in rates.items()],
+            *[F.max(rate).alias(f"top_{x}") for x, rate in rates.items()],
         )
-    )  # fmt: skip
-    own = job_templates.groupBy("job_id", "template_id").agg(F.sum("n_events").cast("double").alias("n_events"))
-    joined = own.join(pooled, ["job_id", "template_id"], "full_outer").join(totals, "job_id").join(exposed, "job_id")
-    lacking = F.col("n_baselines") - F.coalesce("n_baselines_with", F.lit(0))
+    )
+    joined = both.join(F.broadcast(totals.join(exposed, "job_id")), "job_id")
+    is_everywhere = F.col("n_baselines_with") == F.col("n_baselines")
     return joined.select(
-        "job_id", "template_id", F.coalesce("n_events", F.lit(0.0)).alias("n_events"),
-        F.coalesce("n_baseline_events", F.lit(0.0)).alias("n_baseline_events"), "n_baselines",
-        F.coalesce("n_baselines_with", F.lit(0)).alias("n_baselines_with"), *EXPOSURES, *[f"base_{x}" for x in EXPOSURES],
-        *[column for x in EXPOSURES for column in _spread(x, lacking)],
-    )  # fmt: skip
+        "job_id",
+        "template_id",
+        "n_events",
+        "n_baseline_events",
+        "n_baselines",
+        "n_baselines_with",
+        *EXPOSURES,
+        *[f"base_{x}" for x in EXPOSURES],
+        *[F.when(is_everywhere, F.col(f"low_{x}")).otherwise(0.0).alias(f"min_{x}") for x in EXPOSURES],
+        *[F.coalesce(f"top_{x}", F.lit(0.0)).alias(f"max_{x}") for x in EXPOSURES],
+        _median(F.col("n_baselines") - F.col("n_baselines_with")).alias("median_hours"),
+    )
 
 
-def _spread(exposure: str, lacking: Column) -> list[Column]:
-    """Least, middle and largest rate over all baselines; one that lacks the template has rate 0."""
-    known = F.coalesce(F.col(f"rates_{exposure}"), F.array().cast("array<double>"))
-    rates = F.sort_array(F.concat(known, F.array_repeat(F.lit(0.0), lacking.cast("int"))))
+def _median(lacking: Column) -> Column:
+    """Middle of the rank-hour rates over all baselines; one that lacks the template has rate 0."""
+    rates = F.sort_array(F.concat(F.col("rates"), F.array_repeat(F.lit(0.0), lacking.cast("int"))))
     size = F.size(rates)
     low = F.element_at(rates, F.floor((size + 1) / 2).cast("int"))
     high = F.element_at(rates, F.floor((size + 2) / 2).cast("int"))
-    return [
-        F.array_min(rates).alias(f"min_{exposure}"), F.array_max(rates).alias(f"max_{exposure}"),
-        ((low + high) / 2).alias(f"median_{exposure}"),
-    ]  # fmt: skip
+    return (low + high) / 2
 
 
 def diffs(both_sides: DataFrame) -> DataFrame:
@@ -168,9 +187,10 @@ def steps(operations: DataFrame) -> DataFrame:
     """Operations of time lines summed by rank, step and name, times in seconds: `ml.log_diffs.progress.STEP_COLUMNS`."""
     lines = operations.where("source = 'timeline' AND step IS NOT NULL AND started_us IS NOT NULL AND rank IS NOT NULL")
     return lines.groupBy("job_id", "rank", "step", "name").agg(
-        F.sum("n_calls").alias("n_calls"), (F.min("started_us") / 1e6).alias("started_at"),
+        F.sum("n_calls").alias("n_calls"),
+        (F.min("started_us") / 1e6).alias("started_at"),
         (F.max(F.col("started_us") + F.col("duration_us")) / 1e6).alias("ended_at"),
-    )  # fmt: skip
+    )
 
 
 def phases(job_templates: DataFrame) -> DataFrame:

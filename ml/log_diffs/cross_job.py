@@ -69,6 +69,28 @@ def q_values(p: Floats) -> Floats:
     return result
 
 
+def grouped_q_values(groups: npt.NDArray[np.int64], p: Floats) -> Floats:
+    """`q_values` within each group, all at once: equal to calling it group by group.
+
+    >>> grouped_q_values(np.array([0, 1, 0]), np.array([0.01, 0.5, 0.04])).tolist()
+    [0.02, 0.5, 0.04]
+    """
+    n = len(p)
+    if n == 0:
+        return np.asarray(p, float)
+    order = np.lexsort((p, groups))
+    starts = np.flatnonzero(np.diff(groups[order], prepend=groups[order][0] - 1))
+    sizes = np.diff(starts, append=n)
+    rank = np.arange(n) - np.repeat(starts, sizes) + 1
+    scaled = np.minimum(p[order] * np.repeat(sizes, sizes) / rank, 1.0)
+    # The minimum from the largest p down must not leak into the next group: each group is lifted above all earlier ones.
+    lifted = scaled - np.repeat(np.arange(len(starts)), sizes) * -2.0
+    smallest = np.minimum.accumulate(lifted[::-1])[::-1] - np.repeat(np.arange(len(starts)), sizes) * 2.0
+    result = np.empty(n)
+    result[order] = smallest
+    return result
+
+
 def job_diff(
     counts: Mapping[str, float],
     exposures: Mapping[str, float],
@@ -102,8 +124,8 @@ def compare(sides: pd.DataFrame) -> pd.DataFrame:
     """Tests and verdicts on rows that hold both sides already (as the set-based query of a whole night makes them).
 
     Needs `template_id, n_events, n_baseline_events, n_baselines, n_baselines_with`, and for each exposure `x` of
-    `EXPOSURES`: `x`, `base_x`, `min_x`, `max_x`, `median_x` (the last three are rates). `q_value` is corrected within `job_id`
-    where that column exists.
+    `EXPOSURES`: `x`, `base_x`, `min_x`, `max_x` (the last two are rates); and `median_hours`. `q_value` is corrected within
+    `job_id` where that column exists.
     """
     n, n0 = sides["n_events"].to_numpy(float), sides["n_baseline_events"].to_numpy(float)
     p = np.zeros(len(sides))
@@ -117,8 +139,8 @@ def compare(sides: pd.DataFrame) -> pd.DataFrame:
         is_outside &= ~is_usable | (rate > high * MIN_FACTOR) | (rate < low / MIN_FACTOR)
     result = sides.assign(p_value=p, rate=n / np.where(sides["hours"] > 0, sides["hours"], 1.0))
     result["median_rate"], result["min_rate"], result["max_rate"] = sides["median_hours"], sides["min_hours"], sides["max_hours"]
-    grouped = result.groupby("job_id", sort=False)["p_value"] if "job_id" in result else None
-    result["q_value"] = grouped.transform(lambda each: q_values(each.to_numpy())) if grouped is not None else q_values(p)
+    groups = pd.factorize(result["job_id"])[0] if "job_id" in result else np.zeros(len(p), np.int64)
+    result["q_value"] = grouped_q_values(groups, p)
     result["change"] = _verdicts(result, is_outside)
     return result[[c for c in ["job_id", *DIFF_COLUMNS] if c in result]]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ml.log_diffs.cross_job import job_diff, phase_findings, q_values, rate_p_values
+from ml.log_diffs.cross_job import grouped_q_values, job_diff, phase_findings, q_values, rate_p_values
 
 HOUR = {"hours": 8.0, "ranks": 8.0, "iterations": 100.0}
 NORMAL = {"banner": 8, "progress": 100, "heartbeat": 480}
@@ -94,3 +94,12 @@ def test_phases_are_absent_longer_or_out_of_order(phases, kinds):
 
 def test_one_baseline_is_no_measure_of_phases():
     assert phase_findings({}, BASE[:1]) == []
+
+
+def test_corrections_of_many_jobs_at_once_are_those_of_each_alone():
+    random = np.random.default_rng(5)
+    groups, p = random.integers(0, 7, 200), random.random(200)
+    together = grouped_q_values(groups, p)
+    for group in range(7):
+        assert together[groups == group] == pytest.approx(q_values(p[groups == group]))
+    assert grouped_q_values(np.array([], int), np.array([])).tolist() == []
