@@ -44,10 +44,18 @@ class Header:
         return self.metric is not None and self.value is not None
 
 
+def _cells(line: str, delimiter: str) -> list[str]:
+    """The line's cells; none when it is no line of a table, e.g. for a stray carriage return."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        return []
+
+
 def read_header(line: str, nodes: frozenset[str] = frozenset()) -> Header | None:
     """The header's columns, or None when the line is no header of metrics: no time, or nothing to read beside it."""
     delimiter = max(",;\t", key=line.count)
-    cells = [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+    cells = [cell.strip() for cell in _cells(line, delimiter)]
     return header_of(cells, nodes, delimiter)
 
 
@@ -84,7 +92,7 @@ class MetricsCsv:
         if header is None:
             return 0.0
         second = rest.partition(b"\n")[0].decode("utf-8", "replace")
-        cells = next(csv.reader([second[:65536]], delimiter=header.delimiter), [])
+        cells = _cells(second[:65536], header.delimiter)
         has_time = len(cells) > header.time and parse_time(cells[header.time]) is not None
         in_folder = "metrics" in PurePosixPath(path).parts
         if second and not has_time:
@@ -134,10 +142,7 @@ def file_stem(path: str) -> str:
 
 def _add_row(book: SampleBook, header: Header, text: str, node: str, context: FileContext) -> str | None:
     """Put a line's samples into the book; the reason when it cannot be used."""
-    try:
-        cells = next(csv.reader([text], delimiter=header.delimiter))
-    except (csv.Error, StopIteration):
-        return "bad_value"
+    cells = _cells(text, header.delimiter)
     needed = max(header.time, *(i for i, _ in header.others), header.value or 0)
     if len(cells) <= needed:
         return "bad_value"
@@ -166,9 +171,7 @@ def _add_row(book: SampleBook, header: Header, text: str, node: str, context: Fi
     return "bad_type" if n_bad == len(header.others) else None
 
 
-def _add_long(
-    book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int
-) -> str | None:
+def _add_long(book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int) -> str | None:
     name = _cell(cells, header.metric)
     try:
         value = parse_number(cells[header.value or 0])
