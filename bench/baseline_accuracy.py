@@ -143,7 +143,10 @@ def similar_table(root: str, data: Path) -> list[str]:
     alike: dict[str, list[tuple[int, str, float]]] = defaultdict(list)
     for row in lake.rows(root, "job_similarity", ["job_id", "position", "similar_job_id", "score"]).to_pylist():
         alike[row["job_id"]].append((row["position"], row["similar_job_id"], row["score"]))
-    lines = ["| truth | jobs whose kind another job shows | found in the first three | of which first | by chance |", "|---|---|---|---|---|"]
+    lines = [
+        "| truth | jobs whose kind another job shows | found in the first three | of which first | by chance |",
+        "|---|---|---|---|---|",
+    ]
     for name, kind in kinds(data).items():
         counts = Counter(kind.values())
         asked = [job for job in sorted(kind) if counts[kind[job]] > 1]

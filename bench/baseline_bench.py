@@ -72,12 +72,25 @@ def generated(n_jobs: int, n_keys: int, seed: int) -> Iterator[list[dict[str, ob
             rows.append(
                 index_row(
                     {
-                        "job_id": f"job-{job:07d}", "name": f"train-{model}", "user": f"user-{model % 40}",
-                        "state": "FAILED" if failed else "COMPLETED", "exit_code": int(failed), "node_exit_codes": None,
-                        "ended_at": START + timedelta(minutes=job % 500_000), "world_size": size, "n_nodes": size // 8,
-                        "n_gpus": size, "lineage_id": f"l{job // 3}", "config": config(model, job, n_keys, random),
-                        "alerts": None, "launcher_alerts": None, "last_iteration": 100_000, "n_planned": 100_000, "log_every": 10,
-                        "step_time_s": float(random.normal(2.0, 0.05)), "duration_s": 86_400.0,
+                        "job_id": f"job-{job:07d}",
+                        "name": f"train-{model}",
+                        "user": f"user-{model % 40}",
+                        "state": "FAILED" if failed else "COMPLETED",
+                        "exit_code": int(failed),
+                        "node_exit_codes": None,
+                        "ended_at": START + timedelta(minutes=job % 500_000),
+                        "world_size": size,
+                        "n_nodes": size // 8,
+                        "n_gpus": size,
+                        "lineage_id": f"l{job // 3}",
+                        "config": config(model, job, n_keys, random),
+                        "alerts": None,
+                        "launcher_alerts": None,
+                        "last_iteration": 100_000,
+                        "n_planned": 100_000,
+                        "log_every": 10,
+                        "step_time_s": float(random.normal(2.0, 0.05)),
+                        "duration_s": 86_400.0,
                     },
                     classes,
                 )
@@ -187,7 +200,9 @@ def main() -> None:
     parser.add_argument("--plain-limit", type=int, default=1_000_000, help="no plain scan above this many jobs")
     given = parser.parse_args()
     print("Seconds as wall (CPU), the whole process, least of the runs.\n")
-    print("| jobs | baseline JOB, s | baseline --config, s | refusal, s | similar JOB, s | MiB at most | DuckDB plain scan, s | MiB | build, s | GiB |")
+    print(
+        "| jobs | baseline JOB, s | baseline --config, s | refusal, s | similar JOB, s | MiB at most | DuckDB plain scan, s | MiB | build, s | GiB |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for n_jobs in given.jobs:
         root = given.out / f"lake-{n_jobs}"
@@ -213,10 +228,14 @@ def one_size(root: Path, n_jobs: int, given: argparse.Namespace) -> str:
     assert found["baselines"], found["refused"]
     incident = root / "incident.json"
     random = np.random.default_rng(11)
-    incident.write_text(json.dumps({"job_id": "new", "state": "FAILED", "config": config(3, 5, given.keys, random), "world_size": 256}))
+    incident.write_text(
+        json.dumps({"job_id": "new", "state": "FAILED", "config": config(3, 5, given.keys, random), "world_size": 256})
+    )
     other = [sys.executable, "-m", "jobs", "baseline", "--config", str(incident), "--lake", str(root), "--json"]
     config_s, config_peak, _ = measured(other, given.runs)
-    incident.write_text(json.dumps({"job_id": "new", "state": "FAILED", "config": {**config(3, 5, given.keys, random), "parallel.tp": "2"}}))
+    incident.write_text(
+        json.dumps({"job_id": "new", "state": "FAILED", "config": {**config(3, 5, given.keys, random), "parallel.tp": "2"}})
+    )
     refused_s, refused_peak, _ = measured(other, given.runs)
     alike = [sys.executable, "-m", "jobs", "similar", f"job-{n_jobs // 20 * 10:07d}", "--lake", str(root), "--json"]
     similar_s, similar_peak, said = measured(alike, given.runs)

@@ -117,9 +117,7 @@ def _rival_method(by_metric: dict[str, tuple[Callable[[Array, int], Array], floa
         lasting = standing(rival(values, width), _n_windows(values, period_s)) / max(threshold, 1e-9)
         hit = lasting > 1
         rows = np.flatnonzero(hit.any(axis=1))
-        return Alerts(
-            {int(r): int((hit[r].argmax() + 1) * width) for r in rows}, {int(r): float(lasting[r].max()) for r in rows}
-        )
+        return Alerts({int(r): int((hit[r].argmax() + 1) * width) for r in rows}, {int(r): float(lasting[r].max()) for r in rows})
 
     return alerts
 

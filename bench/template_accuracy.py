@@ -108,7 +108,12 @@ def load(system: str) -> tuple[list[str], list[str], list[str], list[str]]:
 
 def measured() -> dict[str, dict[str, Scores]]:
     """Scores by way and system."""
-    found: dict[str, dict[str, Scores]] = {"Drain3": {}, "Drain3 + example masks": {}, "fleetdiff (content)": {}, "fleetdiff (raw lines)": {}}
+    found: dict[str, dict[str, Scores]] = {
+        "Drain3": {},
+        "Drain3 + example masks": {},
+        "fleetdiff (content)": {},
+        "fleetdiff (raw lines)": {},
+    }
     for system in sorted(p.name for p in DATA.iterdir() if p.is_dir()):
         raw, contents, ids, truth = load(system)
         layout = learned(raw)
@@ -142,7 +147,9 @@ def left_out() -> None:
         found.append(table[system][best])
         print(f"| {system} | {best} | {table[system][best]:.3f} |")
     print(f"| **mean** | | {sum(found) / len(found):.3f} |")
-    print("\nMean GA by number of words: " + ", ".join(f"{w}: {sum(t[w] for t in table.values()) / len(table):.3f}" for w in choices))
+    print(
+        "\nMean GA by number of words: " + ", ".join(f"{w}: {sum(t[w] for t in table.values()) / len(table):.3f}" for w in choices)
+    )
 
 
 def mean(of: Sequence[Scores]) -> Scores:

@@ -18,7 +18,20 @@ STEMS = (
     "heartbeat {i} from gpu-c{node:03}:{port} took {f:.1f}ms, queue depth {c}",
     "batch {i} tokens={big} padding={f3:.2f}% sequence_lengths=[{c}, {i}, {port}]",
 )  # fmt: skip
-PARTS = ("optimizer", "dataloader", "scheduler", "tokenizer", "profiler", "communicator", "prefetcher", "evaluator", "sampler", "cache", "logger", "monitor")
+PARTS = (
+    "optimizer",
+    "dataloader",
+    "scheduler",
+    "tokenizer",
+    "profiler",
+    "communicator",
+    "prefetcher",
+    "evaluator",
+    "sampler",
+    "cache",
+    "logger",
+    "monitor",
+)
 VERBS = ("started", "finished", "resumed", "flushed", "skipped", "registered", "validated", "released", "built", "building", "queued", "synced")  # fmt: skip
 
 

@@ -114,7 +114,9 @@ def core(n: int, n_peer: int) -> None:
     }
     size = sum(map(len, texts)) / 1e6
     numbers, _ = two_steps(array)
-    print(f"{n:,} lines, {size:.0f} MB, {len(np.unique(kernel.keys(*text_buffers(array)))):,} distinct masked, {len(np.unique(numbers))} templates")
+    print(
+        f"{n:,} lines, {size:.0f} MB, {len(np.unique(kernel.keys(*text_buffers(array)))):,} distinct masked, {len(np.unique(numbers))} templates"
+    )
     print(f"| what | lines/s a core | two steps are … times as fast |\n|---|---|---|\n| two steps | {mine:,.0f} | 1 |")
     print(f"| mask and hash alone | {only:,.0f} ({only * size / n:.0f} MB/s) | {mine / only:.2f} |")
     for name, its in peers.items():
@@ -124,7 +126,9 @@ def core(n: int, n_peer: int) -> None:
 
 
 def distinct(n: int, n_peer: int) -> None:
-    print("| lines with a word nobody printed before | distinct masked | two steps, lines/s | Drain3, same masks | ratio | share of mining |")
+    print(
+        "| lines with a word nobody printed before | distinct masked | two steps, lines/s | Drain3, same masks | ratio | share of mining |"
+    )
     print("|---|---|---|---|---|---|")
     two_steps(pa.array(lines(1000)))
     for unique in (0.0, 0.01, 0.1):
@@ -134,7 +138,9 @@ def distinct(n: int, n_peer: int) -> None:
         mine = rate(partial(two_steps, array, spent), n, 1)
         its = rate(partial(peer, texts[:n_peer], joined_masker()), n_peer, 1)
         found = len(np.unique(kernel.keys(*text_buffers(array))))
-        print(f"| {unique:.0%} | {found:,} | {mine:,.0f} | {its:,.0f} | {mine / its:.0f} | {spent['mine the distinct'] / sum(spent.values()):.0%} |")
+        print(
+            f"| {unique:.0%} | {found:,} | {mine:,.0f} | {its:,.0f} | {mine / its:.0f} | {spent['mine the distinct'] / sum(spent.values()):.0%} |"
+        )
 
 
 def ranks(n: int) -> None:
@@ -229,7 +235,9 @@ def spark(n: int, n_peer: int) -> None:
             theirs(few, "theirs")
             its.append(n_peer / (time.monotonic() - began))
         a, b = statistics.median(mine), statistics.median(its)
-        print(f"| what | lines | lines/s, wall, two workers, into Delta |\n|---|---|---|\n| two steps in mapInArrow over paths | {n:,} | {a:,.0f} |")
+        print(
+            f"| what | lines | lines/s, wall, two workers, into Delta |\n|---|---|---|\n| two steps in mapInArrow over paths | {n:,} | {a:,.0f} |"
+        )
         print(f"| Drain3, same masks, in mapInPandas | {n_peer:,} | {b:,.0f} |\n\nratio {a / b:.1f}")
         total = sum(spent.values())
         print("shares of time: " + ", ".join(f"{k} {v / total:.0%}" for k, v in spent.items()))

@@ -5,9 +5,7 @@ import pyarrow as pa
 from schemas.columns import JOB_ID
 from schemas.contract import TIMESTAMP, Check, Column, Layer, Table
 
-DIFFERING = pa.list_(
-    pa.struct([pa.field("key", pa.string()), pa.field("this", pa.string()), pa.field("baseline", pa.string())])
-)
+DIFFERING = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("this", pa.string()), pa.field("baseline", pa.string())]))
 
 TABLE = Table(
     name="baselines",

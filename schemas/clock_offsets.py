@@ -12,7 +12,12 @@ TABLE = Table(
     columns=(
         JOB_ID,
         Column("node", pa.string(), "machine", nullable=False),
-        Column("offset_s", pa.float64(), "seconds by which the node's clock was ahead of its peers'; beyond 5 s (flag skew) already subtracted from every stamp of the node", nullable=False),
+        Column(
+            "offset_s",
+            pa.float64(),
+            "seconds by which the node's clock was ahead of its peers'; beyond 5 s (flag skew) already subtracted from every stamp of the node",
+            nullable=False,
+        ),
         Column("spread_s", pa.float64(), "median absolute deviation of the estimates", nullable=False, minimum=0),
         Column(
             "n_shared_events",

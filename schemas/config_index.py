@@ -17,7 +17,9 @@ TABLE = Table(
         Column("model_hash", pa.int64(), "hash of the settings that name the model; 0 when none does", nullable=False),
         Column("must_hash", pa.int64(), "hash of the declared settings that must match; 0 without a model", nullable=False),
         Column("full_must_hash", pa.int64(), "the same with the framework's argument block", nullable=False),
-        Column("block_hash", pa.int64(), "hash of what must match as the block states it; 0 when it names no model", nullable=False),
+        Column(
+            "block_hash", pa.int64(), "hash of what must match as the block states it; 0 when it names no model", nullable=False
+        ),
         Column("speed_hash", pa.int64(), "hash of the settings that make the speed: peers share it", nullable=False),
         Column("has_block", pa.bool_(), "a framework's argument block is part of the configuration", nullable=False),
         Column("is_success", pa.bool_(), "scheduler and exit codes say that it went well", nullable=False),
@@ -34,7 +36,12 @@ TABLE = Table(
         Column("last_iteration", pa.int64(), "last iteration that it printed", minimum=0),
         Column("step_time_s", pa.float64(), "median time of one iteration, seconds", minimum=0),
         Column("duration_s", pa.float64(), "from start to end, seconds", minimum=0),
-        Column("pairs", pa.list_(pa.int64()), "one number a setting that counts: hashes of key and value, group, weight", nullable=False),
+        Column(
+            "pairs",
+            pa.list_(pa.int64()),
+            "one number a setting that counts: hashes of key and value, group, weight",
+            nullable=False,
+        ),
         Column("config", STRING_MAP, "configuration as it was read", nullable=False),
         Column("classes", pa.string(), "version of the key classes that made the hashes", nullable=False),
     ),

@@ -28,8 +28,14 @@ TABLE = Table(
         Column("method", pa.string(), "calibrated, or default_thresholds where no fitting model was there"),
         Column("n_events", pa.int32(), "node events of the machine in the window", minimum=0),
         Column("exposure_s", pa.float64(), "time for which the machine was observed in the job", minimum=0),
-        Column("usual_differences", pa.map_(pa.string(), pa.float64()), "usual difference by metric, in spreads between peers; on the machine's first row"),
-        Column("remarks", STRINGS, "metrics and machines that were not compared, and models refused, with the reason", nullable=False),
+        Column(
+            "usual_differences",
+            pa.map_(pa.string(), pa.float64()),
+            "usual difference by metric, in spreads between peers; on the machine's first row",
+        ),
+        Column(
+            "remarks", STRINGS, "metrics and machines that were not compared, and models refused, with the reason", nullable=False
+        ),
     ),
     key=("job_id", "finding_id"),
     replaced_by="job_id",

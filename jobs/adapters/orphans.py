@@ -142,11 +142,7 @@ def cockpit_record(data: bytes) -> JobRecord | None:
     nodes = (
         [str(r["hostname"]) for r in resources if isinstance(r, dict) and r.get("hostname")] if isinstance(resources, list) else []
     )
-    words = {
-        name: str(said[key])
-        for name, key in (("user", "user"), ("cluster", "cluster"), ("partition", "partition"))
-        if said.get(key)
-    }
+    said_of = {name: str(said[name]) for name in ("user", "cluster", "partition") if said.get(name)}
     return JobRecord(
         job_id=str(said["jobId"]),
         state=state_of(said.get("jobState")),
@@ -155,7 +151,9 @@ def cockpit_record(data: bytes) -> JobRecord | None:
         ended_at=from_us(end),
         nodes=nodes,
         has_record=True,
-        **words,
+        user=said_of.get("user"),
+        cluster=said_of.get("cluster"),
+        partition=said_of.get("partition"),
     )
 
 

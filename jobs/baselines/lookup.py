@@ -56,9 +56,7 @@ def read_config(path: str) -> ParsedConfig:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}; give a readable file") from None
     except ConfigError as error:
-        raise FleetdiffError(
-            f"{path}: {error}; give a job.json, YAML, or a log with an argument block"
-        ) from None
+        raise FleetdiffError(f"{path}: {error}; give a job.json, YAML, or a log with an argument block") from None
 
 
 def of_config(root: str, parsed: ParsedConfig, classes: KeyClasses) -> Match:

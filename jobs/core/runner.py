@@ -22,7 +22,6 @@ from jobs.core.stages import Stage
 from jobs.core.tables import Lake
 from schemas import tables
 
-
 CODE = (".py", ".yaml", ".j2", ".html", ".css", ".js")
 """Kinds of file that decide what a stage does."""
 

@@ -65,7 +65,6 @@ class Lake:
         finally:
             projected.unpersist()
 
-
     def write_all(self, rows: Mapping[str, DataFrame], jobs: Sequence[str] | None = None) -> None:
         """Write several tables, some at a time: a small write is mostly waiting. The first error is raised after all ended."""
         with ThreadPoolExecutor(AT_A_TIME) as pool:

@@ -23,8 +23,7 @@ from schemas import machine_models
 
 SUCCESS = "COMPLETED"
 HARVEST = (
-    "job_id string, metric string, is_faulty boolean, largest double, started_at timestamp, ended_at timestamp, "
-    "harvest string"
+    "job_id string, metric string, is_faulty boolean, largest double, started_at timestamp, ended_at timestamp, harvest string"
 )
 ORDER = "metric string, priority int, n_metrics int"
 PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values"]

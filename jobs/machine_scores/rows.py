@@ -61,9 +61,7 @@ def job_rows(
     return rows
 
 
-def _with_events(
-    score: MachineScore, events: Sequence[Mapping[str, Any]]
-) -> tuple[MachineScore, list[Mapping[str, Any]]]:
+def _with_events(score: MachineScore, events: Sequence[Mapping[str, Any]]) -> tuple[MachineScore, list[Mapping[str, Any]]]:
     """The score, raised when node events of the machine fell into its window; and these events, first one first."""
     start, end = _moment(score.window_start_us) - SLACK, _moment(score.window_end_us) + SLACK
     near = [

@@ -118,9 +118,7 @@ def _difference(name: str, mine: Item | None, theirs: Item | None, ratio: float 
     kind = Kind(rule.key_class)
     if kind == Kind.SHOULD and ratio is not None and _follows(rule, mine, theirs, ratio):
         kind = Kind.EXPLAINED
-    return Difference(
-        shown.key, name, mine.text if mine else None, theirs.text if theirs else None, kind, rule.weight, rule.label
-    )
+    return Difference(shown.key, name, mine.text if mine else None, theirs.text if theirs else None, kind, rule.weight, rule.label)
 
 
 def _follows(rule: Rule, mine: Item | None, theirs: Item | None, ratio: float) -> bool:

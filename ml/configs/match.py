@@ -53,9 +53,7 @@ class Match:
     refused: str | None
 
 
-def decide(
-    this: Described, kept: Sequence[Candidate], near: Sequence[Candidate], tried: Tried, classes: KeyClasses
-) -> Match:
+def decide(this: Described, kept: Sequence[Candidate], near: Sequence[Candidate], tried: Tried, classes: KeyClasses) -> Match:
     """Compare key by key, keep what is comparable, one a lineage, best first; refuse with reasons otherwise.
 
     Ties go to the job with fewer free differences, then to the one that ended last, then by id.

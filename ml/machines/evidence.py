@@ -116,7 +116,8 @@ def _aspect(aspect: Aspect, binned: Array, windows: Windows, floor: float) -> li
     is_idle = aspect in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
     return [
         Differences(
-            aspect, length_s,
+            aspect,
+            length_s,
             np.zeros(binned.shape) if is_idle else lasting(binned, span, floor, relative_to_past=relative_to_past),
         )
         for span, length_s in zip(windows.spans, windows.lengths_s, strict=True)

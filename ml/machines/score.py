@@ -153,9 +153,7 @@ def ratios(evidence: MetricEvidence, model: MachineModel, is_first: Array) -> li
     return result
 
 
-def _metric_scores(
-    table: MetricTable, evidence: MetricEvidence, model: MachineModel, first_host: str | None
-) -> list[MachineScore]:
+def _metric_scores(table: MetricTable, evidence: MetricEvidence, model: MachineModel, first_host: str | None) -> list[MachineScore]:
     is_first = np.array([node == first_host for node, _ in table.members])
     measured = ratios(evidence, model, is_first)
     best = np.array([ratio.max(axis=1) for _, ratio in measured])
@@ -232,7 +230,7 @@ def _band(shown: Array, row: int) -> tuple[float | None, float | None, float | N
     value = float(means[row]) if np.isfinite(means[row]) else None
     if not len(peers):
         return value, None, None
-    low, high = (np.quantile(peers, (0.05, 0.95)) if len(peers) >= 20 else (peers.min(), peers.max()))
+    low, high = np.quantile(peers, (0.05, 0.95)) if len(peers) >= 20 else (peers.min(), peers.max())
     return value, float(low), float(high)
 
 

@@ -64,18 +64,14 @@ def harvest_job(
     job_id: str, series: Iterable[Series], roles: Mapping[str, str], first_host: str | None, seed: int
 ) -> list[Harvest]:
     """Harvests of a successful job, one a metric and role; metrics with fewer than three peers give none."""
-    return [
-        _harvest(job_id, table, first_host, seed) for table in tables_of(series, roles) if len(table.members) > MIN_PEERS
-    ]
+    return [_harvest(job_id, table, first_host, seed) for table in tables_of(series, roles) if len(table.members) > MIN_PEERS]
 
 
 def _harvest(job_id: str, table: MetricTable, first_host: str | None, seed: int) -> Harvest:
     evidence = measure(table.values, table.period_s, table.unit)
     tops, blocks = _block_maxima(evidence, np.array([node == first_host for node, _ in table.members]))
     days = table.values.shape[1] * table.period_s / 86400
-    return Harvest(
-        job_id, table.metric, table.unit, days, tops, blocks, _offsets_of(table), _windows_of(job_id, table, seed)
-    )
+    return Harvest(job_id, table.metric, table.unit, days, tops, blocks, _offsets_of(table), _windows_of(job_id, table, seed))
 
 
 def _block_maxima(evidence: MetricEvidence, is_first: Array) -> tuple[dict[str, tuple[float, ...]], dict[str, int]]:

@@ -134,7 +134,9 @@ def test_prometheus_matrix_becomes_canonical_samples():
 
 
 def test_labels_that_distinguish_series_stay_in_the_name():
-    series = [{"metric": {"__name__": "node_cpu_seconds_total", "cpu": "0", "mode": m}, "values": [[T0, "1"]]} for m in ("user", "idle")]
+    series = [
+        {"metric": {"__name__": "node_cpu_seconds_total", "cpu": "0", "mode": m}, "values": [[T0, "1"]]} for m in ("user", "idle")
+    ]
     raw = json.dumps({"data": {"resultType": "matrix", "result": series}}).encode()
     assert {r[2] for r in parse(PrometheusJson(), raw, node="n1")[0]} == {
         "node_cpu_seconds[mode=user]_total", "node_cpu_seconds[mode=idle]_total",
@@ -165,7 +167,11 @@ nonsense here
 
 
 def test_victoria_lines():
-    line = {"metric": {"__name__": "gpu_util", "host": "n1", "gpu": "0"}, "values": [50, None], "timestamps": [T0 * 1000, T0 * 1000 + 1]}
+    line = {
+        "metric": {"__name__": "gpu_util", "host": "n1", "gpu": "0"},
+        "values": [50, None],
+        "timestamps": [T0 * 1000, T0 * 1000 + 1],
+    }
     rows, problems, tally = parse(VictoriaLines(), orjson.dumps(line) + b"\n{broken\n", "metrics/v.jsonl")
     assert rows == [("n1", "0", "gpu.util.pct", "pct", False, T0 * 10**6, 50.0)]
     assert [(p.reason, p.offset > 0) for p in problems] == [("broken_json", True)]
@@ -217,7 +223,10 @@ def test_no_bytes_make_an_adapter_raise(adapter, raw):
     [
         (MetricsCsv(), b"timestamp,x\n" + b"1" * (6 << 20) + b"\n1700000000,5\n"),
         (OpenMetricsText(), b"m{" + b'a="b",' * 200_000 + b"} 1 1700000000\nok 5 1700000000\n"),
-        (VictoriaLines(), b'{"metric":' + b"[" * (5 << 20) + b'\n{"metric":{"__name__":"ok"},"values":[5],"timestamps":[1700000000000]}\n'),
+        (
+            VictoriaLines(),
+            b'{"metric":' + b"[" * (5 << 20) + b'\n{"metric":{"__name__":"ok"},"values":[5],"timestamps":[1700000000000]}\n',
+        ),
     ],
     ids=["csv", "openmetrics", "victoria"],
 )

@@ -49,7 +49,7 @@ def root(tmp_path: Path) -> str:
         row("vague", {"hyperparameters.lr": "nan"}, "FAILED"),
         row("many", {**BASE, "model.layers": "7", **{f"extra.k{n}": str(n) for n in range(10_000)}}, "FAILED"),
         row("many-good", {**BASE, "model.layers": "7", **{f"extra.k{n}": str(n) for n in range(10_000)}, "extra.k5": "x"}),
-        row("o'hara \"x\"; --", {**BASE, "model.layers": "9", "it's": "<script>\x1b[31m"}, "FAILED"),
+        row('o\'hara "x"; --', {**BASE, "model.layers": "9", "it's": "<script>\x1b[31m"}, "FAILED"),
         row("nulls", {"model.layers": None, "framework.name": "null"}, "FAILED"),
     ]
     schema = reader.arrow_schema("config_index")
@@ -80,7 +80,7 @@ def test_the_answer_has_the_words_of_the_contract(root: str) -> None:
         ("empty", "nothing is known of its configuration"),
         ("vague", "does not name a model"),
         ("nulls", "nothing is known of its configuration"),
-        ("o'hara \"x\"; --", "no other job has the same model"),
+        ('o\'hara "x"; --', "no other job has the same model"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_reason(root: str, job: str, reason: str) -> None:
@@ -117,7 +117,11 @@ def test_a_new_incident_is_looked_up_from_a_file(root: str, tmp_path: Path, form
     nested = {"model": {"layers": 24, "hidden": 1024}, "framework": {"name": "torch"}, "parallel": {"tp": 8}}
     nested |= {"packages": {"nccl": "2.29"}, "hyperparameters": {"lr": 1e-3, "seed": 7}, "env": {"NCCL_ALGO": "Tree"}}
     job = {"job_id": "new", "state": "FAILED", "world_size": 64, "config": nested}
-    texts = {"json": json.dumps(job), "yaml": YAML, "strings": json.dumps(job).replace(": 24", ': "24"').replace(": 0.001", ': "1E-3"')}
+    texts = {
+        "json": json.dumps(job),
+        "yaml": YAML,
+        "strings": json.dumps(job).replace(": 24", ': "24"').replace(": 0.001", ': "1E-3"'),
+    }
     file = tmp_path / "incident"
     file.write_text(texts[form])
     document = asked(root, "--config", str(file))
@@ -131,7 +135,10 @@ def test_an_argument_block_is_looked_up_and_meets_jobs_with_a_job_json_too(root:
     # The block does not say which framework: those with the same model and layout are comparable.
     assert asked(root, "--config", str(file))["baselines"][0]["job_id"] == "good"
     block = {"args.num_layers": "24", "args.hidden_size": "1024", "args.tensor_model_parallel_size": "8", "args.lr": "0.002"}
-    rows = [row("block", {**block, "args.world_size": "64"}), row("both", {**BASE, **block, "hyperparameters.lr": "0.001"}, world_size=64)]
+    rows = [
+        row("block", {**block, "args.world_size": "64"}),
+        row("both", {**BASE, **block, "hyperparameters.lr": "0.001"}, world_size=64),
+    ]
     schema = reader.arrow_schema("config_index")
     write_deltalake(reader.table_path(root, "config_index"), pa.Table.from_pylist(rows[:1], schema=schema), mode="append")
     found = asked(root, "--config", str(file))["baselines"]
@@ -172,7 +179,7 @@ def test_a_lake_made_with_other_key_classes_is_refused(root: str, tmp_path: Path
 
 
 def test_text_for_people_holds_no_control_characters(root: str) -> None:
-    text = CliRunner().invoke(command, ["o'hara \"x\"; --", "--lake", root], catch_exceptions=False).output
+    text = CliRunner().invoke(command, ['o\'hara "x"; --', "--lake", root], catch_exceptions=False).output
     assert "\x1b" not in text
     assert CliRunner().invoke(command, ["failed", "--lake", root], catch_exceptions=False).output.splitlines()[:4] == [
         "Baselines of failed",

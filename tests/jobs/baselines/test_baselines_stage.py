@@ -27,7 +27,15 @@ BASE = {
 }  # fmt: skip
 
 
-def job(job_id: str, state: str = "COMPLETED", hours: int = 1, batch: int = 1, lineage: str | None = None, ranks: int = 64, **changes: str) -> dict[str, Any]:
+def job(
+    job_id: str,
+    state: str = "COMPLETED",
+    hours: int = 1,
+    batch: int = 1,
+    lineage: str | None = None,
+    ranks: int = 64,
+    **changes: str,
+) -> dict[str, Any]:
     """A row of `training_jobs` that ended `hours` after the start."""
     config = {**BASE, **{key.replace("__", "."): value for key, value in changes.items()}}
     return {
@@ -64,7 +72,13 @@ def iterations(job_id: str, last: int, step_time_s: float) -> list[dict[str, Any
 
 ITERATIONS = [
     row
-    for name, last, step in (("good-1", 100, 2.0), ("good-2", 100, 2.1), ("good-lr", 100, 1.9), ("slow", 100, 4.4), ("short", 50, 2.0))
+    for name, last, step in (
+        ("good-1", 100, 2.0),
+        ("good-2", 100, 2.1),
+        ("good-lr", 100, 1.9),
+        ("slow", 100, 4.4),
+        ("short", 50, 2.0),
+    )
     for row in iterations(name, last, step)
 ]
 ALERTS = [
@@ -119,7 +133,9 @@ def test_the_stage_finds_baselines_and_the_look_up_agrees(lake: Lake, tmp_path: 
         assert listed == rows
 
     incident = tmp_path / "job.json"
-    incident.write_text(json.dumps({"job_id": "new", "state": "FAILED", "world_size": 64, "config": {**BASE, "env.NCCL_ALGO": "Tree"}}))
+    incident.write_text(
+        json.dumps({"job_id": "new", "state": "FAILED", "world_size": 64, "config": {**BASE, "env.NCCL_ALGO": "Tree"}})
+    )
     document = asked(lake.root, "--config", str(incident))
     assert document["job_id"] == "new"
     assert document["baselines"][0]["differing"] == [{"key": "env.NCCL_ALGO", "this": "Tree", "baseline": "Ring"}]

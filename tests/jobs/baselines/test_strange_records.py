@@ -12,7 +12,16 @@ from ml.configs.match import Tried, decide
 
 @pytest.mark.parametrize(
     "config",
-    ["&a {x: *a}", "{a: &b [*b, 1]}", "{lr: .nan}", "{}", "null", "[1, 2]", "text", "{" + ", ".join(f"k{n}: {n}" for n in range(10_000)) + "}"],
+    [
+        "&a {x: *a}",
+        "{a: &b [*b, 1]}",
+        "{lr: .nan}",
+        "{}",
+        "null",
+        "[1, 2]",
+        "text",
+        "{" + ", ".join(f"k{n}: {n}" for n in range(10_000)) + "}",
+    ],
     ids=["mapping in itself", "list in itself", "nan", "empty", "null", "list", "text", "10,000 keys"],
 )
 def test_a_strange_configuration_is_read_and_refused_with_a_reason(config: str) -> None:

@@ -31,7 +31,9 @@ def test_every_line_of_plain_text_gives_one_row_in_order(tmp_path):
 
 def test_a_traceback_is_one_event(tmp_path):
     log = tmp_path / "rank3.log"
-    log.write_text('2026-11-30 04:14:12 INFO t:1 | start\nTraceback (most recent call last):\n  File "/a/b.py", line 3, in f\n    g()\nValueError: bad 3\n')
+    log.write_text(
+        '2026-11-30 04:14:12 INFO t:1 | start\nTraceback (most recent call last):\n  File "/a/b.py", line 3, in f\n    g()\nValueError: bad 3\n'
+    )
     rows = [json.loads(line) for line in run(log, "--json").splitlines()]
     assert [(row["line"], row["template"]) for row in rows][1] == (2, "Traceback (most recent call last): <*> ValueError: bad <*>")
     assert len(rows) == 2

@@ -12,7 +12,9 @@ from schemas import machine_drift, machine_scores
 from schemas.contract import discrepancies
 
 AT = 1_700_000_000_000_000
-ODD = MachineScore("n3", None, "gpu.power.w", "W", "level", 2.0, 0.75, AT, AT + 600_000_000, 600.0, 300.0, 490.0, 510.0, 7, "m1", "calibrated")
+ODD = MachineScore(
+    "n3", None, "gpu.power.w", "W", "level", 2.0, 0.75, AT, AT + 600_000_000, 600.0, 300.0, 490.0, 510.0, 7, "m1", "calibrated"
+)
 USUAL = replace(ODD, node="n1", ratio=0.2, score=0.02, continuity_s=0.0, value=500.0)
 
 

@@ -150,7 +150,9 @@ def test_as_a_process_it_prints_json_alone_and_loads_neither_spark_nor_pandas(ro
         "atexit.register(lambda: print(sorted({'pyspark', 'pandas', 'sklearn', 'scipy'} & sys.modules.keys()), file=sys.stderr))\n"
         "from jobs.__main__ import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", watch, "similar", "now", "--lake", root, "--json"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", watch, "similar", "now", "--lake", root, "--json"], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout)["similar"]
     assert done.stderr.strip() == "[]"
 

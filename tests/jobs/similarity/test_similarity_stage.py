@@ -30,7 +30,13 @@ TEMPLATES = {
 
 
 def job(number: int, state: str, batch: int, nccl: str = "2.29") -> dict[str, Any]:
-    config = {"model.layers": "24", "framework.name": "torch", "packages.nccl": nccl, "env.A": str(number % 2), "hyperparameters.seed": str(number)}
+    config = {
+        "model.layers": "24",
+        "framework.name": "torch",
+        "packages.nccl": nccl,
+        "env.A": str(number % 2),
+        "hyperparameters.seed": str(number),
+    }
     return {
         "job_id": f"job-{number:02d}", "user": f"user-{number % 3}", "state": state, "exit_code": int(state != "COMPLETED"),
         "started_at": START, "ended_at": START + timedelta(hours=number), "nodes": [], "config": list(config.items()), "flags": [],
@@ -42,7 +48,12 @@ def job(number: int, state: str, batch: int, nccl: str = "2.29") -> dict[str, An
 OOM, HANG, USER, NEW = (1, 2, 3, 4), (5, 6, 7), (8,), (9, 10)
 PRINTED = {**dict.fromkeys(OOM, ("boot", "oom", "torchrun")), **dict.fromkeys(HANG, ("boot", "nccl", "torchrun"))}
 PRINTED |= {**dict.fromkeys(USER, ("boot", "key", "torchrun")), **dict.fromkeys(NEW, ("boot", "torchrun"))}
-SYMPTOMS = {**dict.fromkeys(OOM, "oom"), **dict.fromkeys(HANG, "hang"), **dict.fromkeys(USER, "crash"), **dict.fromkeys(NEW, "node_failure")}
+SYMPTOMS = {
+    **dict.fromkeys(OOM, "oom"),
+    **dict.fromkeys(HANG, "hang"),
+    **dict.fromkeys(USER, "crash"),
+    **dict.fromkeys(NEW, "node_failure"),
+}
 
 
 def jobs() -> list[dict[str, Any]]:
@@ -128,17 +139,32 @@ def test_look_alikes_families_separators_and_verdicts(filled: Lake) -> None:
     assert (new["is_new"], new["growth"], new["label"].startswith("node failure: xid 79")) == (True, None, True)
 
     hints = [row for row in reader.rows(root, "config_separators").to_pylist() if row["group_kind"] == "state"]
-    assert [(row["key"], row["value"], row["n_group_with"], row["n_group"], row["n_others_with"], row["n_others"]) for row in hints] == [
-        ("packages.nccl", "2.30", 7, 10, 0, 20)
-    ]
+    assert [
+        (row["key"], row["value"], row["n_group_with"], row["n_group"], row["n_others_with"], row["n_others"]) for row in hints
+    ] == [("packages.nccl", "2.30", 7, 10, 0, 20)]
     assert hints[0]["statement"].startswith("a hint, not a cause: packages.nccl = 2.30 in 7 of 10 failed jobs")
 
     runner = CliRunner()
-    words = ["job-07", "--lake", root, "--cause", "switch port flapping", "--note", "leaf 3", "--author", "bo", "--at", "2026-05-02"]
+    words = [
+        "job-07",
+        "--lake",
+        root,
+        "--cause",
+        "switch port flapping",
+        "--note",
+        "leaf 3",
+        "--author",
+        "bo",
+        "--at",
+        "2026-05-02",
+    ]
     runner.invoke(verdict.command, words, catch_exceptions=False)
     document = asked(root, "job-05")
     assert document["similar"][0]["job_id"] == "job-07"
-    assert (document["similar"][0]["verdict"]["cause"], document["similar"][0]["verdict"]["is_verified"]) == ("switch port flapping", True)
+    assert (document["similar"][0]["verdict"]["cause"], document["similar"][0]["verdict"]["is_verified"]) == (
+        "switch port flapping",
+        True,
+    )
     text = runner.invoke(similar.command, ["job-05", "--lake", root], catch_exceptions=False).output
     assert "verified cause: switch port flapping (leaf 3)" in text
     assert asked(root, "job-20")["refused"] == "job-20 completed without a symptom: there is no failure to compare"

@@ -121,7 +121,10 @@ def test_an_id_that_a_template_outgrows_stays_reachable_and_old_counts_follow(la
     assert template[1:] == ("removing <*>", 6, 2)  # six words are one variable
     now = dict(rows(lake, "template_aliases", "alias_id", "template_id"))
     assert {now[name] for name in old} == {template[0]}
-    assert rows(lake, "job_templates", "job_id", "template_id", "n_events") == [("job-1", template[0], 2), ("job-2", template[0], 4)]
+    assert rows(lake, "job_templates", "job_id", "template_id", "n_events") == [
+        ("job-1", template[0], 2),
+        ("job-2", template[0], 4),
+    ]
 
 
 def test_a_night_that_runs_twice_changes_nothing(lake):
@@ -142,7 +145,9 @@ def test_a_site_adds_its_own_templates(lake, tmp_path):
     put(lake, "training_jobs", [training_job("job-1")])
     put(lake, "log_records", [record("job-1", "welcome to cluster 7"), record("job-1", "welcome to hell", line=2)])
     night(lake, None, template_rules=str(rules))
-    assert rows(lake, "templates", "template_id", "template", "is_predefined", "n_events") == [("site.banner", "banner <*>", True, 2)]
+    assert rows(lake, "templates", "template_id", "template", "is_predefined", "n_events") == [
+        ("site.banner", "banner <*>", True, 2)
+    ]
 
 
 def test_error_text_of_many_successful_jobs_never_becomes_normal(lake):
@@ -163,7 +168,9 @@ def test_error_text_of_many_successful_jobs_never_becomes_normal(lake):
     night(lake, None, "library")
     library = {
         row.template: row
-        for row in lake.read("normal_templates").join(lake.read("templates").select("template_id", "template"), "template_id").collect()
+        for row in lake.read("normal_templates")
+        .join(lake.read("templates").select("template_id", "template"), "template_id")
+        .collect()
     }
     is_normal = {text: row.is_normal for text, row in library.items()}
     assert is_normal == {

@@ -54,7 +54,9 @@ def test_one_change_is_named_with_both_values_and_costs_a_little(change: dict[st
     assert 0.85 < found.score < 1
 
 
-@pytest.mark.parametrize("change", [{"model__layers": "32"}, {"model__experts": "8"}, {"parallel__tp": "4"}, {"entrypoint": "eval.py"}])
+@pytest.mark.parametrize(
+    "change", [{"model__layers": "32"}, {"model__experts": "8"}, {"parallel__tp": "4"}, {"entrypoint": "eval.py"}]
+)
 def test_another_model_layout_or_entry_point_is_no_baseline(change: dict[str, str]) -> None:
     assert not against(**change).is_comparable
 
@@ -115,7 +117,10 @@ def test_a_new_image_is_one_change_not_fifty() -> None:
 
 
 def test_when_nearly_everything_differs_it_is_refused() -> None:
-    other = {key: value if key.startswith(("model", "parallel", "framework.name", "entry")) else value + "x" for key, value in BASE.items()}
+    other = {
+        key: value if key.startswith(("model", "parallel", "framework.name", "entry")) else value + "x"
+        for key, value in BASE.items()
+    }
     other |= {f"hyperparameters.h{n}": "1" for n in range(20)}
     found = compare(describe(BASE, CLASSES), describe(other, CLASSES), CLASSES)
     assert found.obstacles[0].startswith("too much differs")
@@ -160,7 +165,10 @@ def test_the_argument_block_alone_meets_jobs_that_have_a_job_json_beside_it() ->
 
 
 def test_the_argument_block_of_another_model_does_not() -> None:
-    alone, full = describe({**BLOCK, **SAID_AGAIN, "args.num_layers": "48"}, CLASSES), describe({**BASE, **BLOCK, **SAID_AGAIN}, CLASSES)
+    alone, full = (
+        describe({**BLOCK, **SAID_AGAIN, "args.num_layers": "48"}, CLASSES),
+        describe({**BASE, **BLOCK, **SAID_AGAIN}, CLASSES),
+    )
     assert alone.block_hash != full.block_hash
     assert not compare(alone, full, CLASSES).is_comparable
 

@@ -129,7 +129,10 @@ def test_the_nearest_of_many_variants_comes_first(seed: int) -> None:
 
 def test_five_repeats_of_one_run_are_one_witness() -> None:
     fleet = [Job(f"try-{n}", model(1), lineage="one", ended_us=n) for n in range(5)] + [Job("other", {**model(1), "env.A": "1"})]
-    assert [b.job_id for b in matched([*fleet, Job("failed", model(1), is_success=False)], "failed").baselines] == ["try-4", "other"]
+    assert [b.job_id for b in matched([*fleet, Job("failed", model(1), is_success=False)], "failed").baselines] == [
+        "try-4",
+        "other",
+    ]
 
 
 @pytest.mark.parametrize("n_repeats", [40, 400])

@@ -62,7 +62,11 @@ def test_what_says_not_set_is_absent(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "normal"),
-    [("--Tensor-Model-Parallel-Size", "tensor_model_parallel_size"), ("config.model.layers", "model.layers"), ("env/NCCL_ALGO", "env.nccl_algo")],
+    [
+        ("--Tensor-Model-Parallel-Size", "tensor_model_parallel_size"),
+        ("config.model.layers", "model.layers"),
+        ("env/NCCL_ALGO", "env.nccl_algo"),
+    ],
 )
 def test_keys_lose_dashes_case_and_frame(key: str, normal: str) -> None:
     assert normal_key(key) == normal

@@ -31,9 +31,7 @@ def test_mllog_settings_are_kept_and_measurements_are_not() -> None:
     lines = [
         ("submission_benchmark", '"bert"'), ("global_batch_size", "3072"), ("eval_accuracy", "0.4"), ("eval_accuracy", "0.7"),
     ]  # fmt: skip
-    text = "\n".join(
-        f' 0: :::MLLOG {{"event_type": "POINT_IN_TIME", "key": "{key}", "value": {value}}}' for key, value in lines
-    )
+    text = "\n".join(f' 0: :::MLLOG {{"event_type": "POINT_IN_TIME", "key": "{key}", "value": {value}}}' for key, value in lines)
     assert from_log(text) == {"args.mllog.submission_benchmark": "bert", "args.mllog.global_batch_size": "3072"}
 
 
@@ -93,7 +91,9 @@ def test_a_python_mapping_that_contains_itself_is_refused() -> None:
 
 
 def test_ten_thousand_keys_are_read() -> None:
-    assert len(parse_config(json.dumps({"config": {f"k{n}": n for n in range(10_000)}, "job_id": "j", "state": "X"})).config) == 10_000
+    assert (
+        len(parse_config(json.dumps({"config": {f"k{n}": n for n in range(10_000)}, "job_id": "j", "state": "X"})).config) == 10_000
+    )
 
 
 @given(st.text(max_size=400))

@@ -42,7 +42,10 @@ def test_the_score_is_the_weighted_share_of_what_both_show(one: Words, other: Wo
     assert alike(one, other) == pytest.approx(score, abs=0.01)
 
 
-@given(st.dictionaries(st.text(max_size=8), st.floats(0.01, 20), max_size=20), st.dictionaries(st.text(max_size=8), st.floats(0.01, 20), max_size=20))
+@given(
+    st.dictionaries(st.text(max_size=8), st.floats(0.01, 20), max_size=20),
+    st.dictionaries(st.text(max_size=8), st.floats(0.01, 20), max_size=20),
+)
 def test_likeness_is_symmetric_and_between_nothing_and_one(one: Words, other: Words) -> None:
     there, back = alike(one, other), alike(other, one)
     assert there == pytest.approx(back)

@@ -106,7 +106,9 @@ def test_alerts_are_never_in_one_template_with_what_is_none():
 
 def test_a_traceback_is_known_by_its_exception():
     one = 'Traceback (most recent call last):\n File "<*>", line <*>, in main\n train()\nRuntimeError: shapes differ'
-    other = 'Traceback (most recent call last):\n File "<*>", line <*>, in f\n File "<*>", line <*>, in g\nRuntimeError: shapes differ'
+    other = (
+        'Traceback (most recent call last):\n File "<*>", line <*>, in f\n File "<*>", line <*>, in g\nRuntimeError: shapes differ'
+    )
     assert essence(one) == "Traceback (most recent call last): <*> RuntimeError: shapes differ"
     assert tokens_of(one) == tokens_of(other)
 
