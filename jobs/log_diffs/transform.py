@@ -14,10 +14,12 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 
 from jobs.core.tables import spark_schema
 from jobs.log_diffs.assemble import diff_rows
-from ml.log_diffs.cross_job import DIFF_COLUMNS, EXPOSURES, compare
+from ml.log_diffs.cross_job import DIFF_COLUMNS, EXPOSURES, compare, pooled
 from schemas import tables
 
 MAX_EVENTS = 8
+MAX_BASELINES = 8
+"""More would not change a median and a range that a person looks at; the best matches come first."""
 MAX_CHARACTERS = 16_384
 BUCKETS = 8
 TABLES = ("log_findings", "node_findings", "onsets")
@@ -66,70 +68,39 @@ def exposures(jobs: DataFrame, sums: DataFrame) -> DataFrame:
 
 
 def sides(baselines: DataFrame, exposed: DataFrame, sums: DataFrame) -> DataFrame:
-    """Both sides of every comparison of the night, one row a job and template of either side: the input of `compare`.
+    """Both sides of every comparison of the night: `job_id, template_id`, and `n_k` and `x_k` for side k and exposure x.
 
-    One query whatever the number of jobs, with one shuffle of counts: the counts of each baseline (`template_sums` of
-    all jobs) are repeated for every job that it serves, put beside the job's own, and reduced to sums, extremes and
-    the median of rates. `exposed` is `exposures` of all jobs. Jobs without a baseline have no row.
+    Side 0 is the job, 1 to `MAX_BASELINES` its baselines, best match first; null where there is none. One query whatever
+    the number of jobs, with one shuffle of counts: those of each baseline (`template_sums` of all jobs) are repeated for
+    every job that it serves and put beside the job's own. `exposed` is `exposures` of all jobs. Jobs without a baseline
+    have no row.
     """
-    chosen = baselines.where("baseline_job_id IS NOT NULL").select("job_id", F.col("baseline_job_id").alias("source"))
-    served = chosen.join(F.broadcast(exposed.withColumnRenamed("job_id", "source")), "source")
-    totals = served.groupBy("job_id").agg(F.count("*").alias("n_baselines"), *[F.sum(x).alias(f"base_{x}") for x in EXPOSURES])
+    theirs = baselines.where(f"baseline_job_id IS NOT NULL AND position BETWEEN 1 AND {MAX_BASELINES}").select(
+        "job_id", F.col("baseline_job_id").alias("source"), "position"
+    )
+    own = theirs.select("job_id").distinct().select("job_id", F.col("job_id").alias("source"), F.lit(0).alias("position"))
+    sources = theirs.unionByName(own)
+    placed = sources.join(exposed.withColumnRenamed("job_id", "source"), "source")
+    lengths = placed.groupBy("job_id").agg(*[_at(k, x).alias(f"{x}_{k}") for k in range(MAX_BASELINES + 1) for x in EXPOSURES])
     counted = sums.select(F.col("job_id").alias("source"), "template_id", "n_events")
-    theirs = counted.join(F.broadcast(served), "source").select(
-        "job_id", "template_id", F.lit(None).cast("double").alias("own"), "n_events", *EXPOSURES
-    )
-    own = counted.join(F.broadcast(chosen.select(F.col("job_id").alias("source")).distinct()), "source", "left_semi").select(
-        F.col("source").alias("job_id"),
-        "template_id",
-        F.col("n_events").alias("own"),
-        F.lit(None).cast("double").alias("n_events"),
-        *[F.lit(None).cast("double").alias(x) for x in EXPOSURES],
-    )
-    rates = {x: F.when(F.col("n_events").isNotNull(), F.coalesce(F.try_divide("n_events", x), F.lit(0.0))) for x in EXPOSURES}
-    both = (
-        theirs.unionByName(own)
+    counts = (
+        counted.join(F.broadcast(sources), "source")
         .groupBy("job_id", "template_id")
-        .agg(
-            F.coalesce(F.sum("own"), F.lit(0.0)).alias("n_events"),
-            F.coalesce(F.sum("n_events"), F.lit(0.0)).alias("n_baseline_events"),
-            F.count("n_events").alias("n_baselines_with"),
-            F.collect_list(rates["hours"]).alias("rates"),
-            *[F.min(rate).alias(f"low_{x}") for x, rate in rates.items()],
-            *[F.max(rate).alias(f"top_{x}") for x, rate in rates.items()],
-        )
+        .agg(*[_at(k, "n_events").alias(f"n_{k}") for k in range(MAX_BASELINES + 1)])
     )
-    joined = both.join(F.broadcast(totals.join(exposed, "job_id")), "job_id")
-    is_everywhere = F.col("n_baselines_with") == F.col("n_baselines")
-    return joined.select(
-        "job_id",
-        "template_id",
-        "n_events",
-        "n_baseline_events",
-        "n_baselines",
-        "n_baselines_with",
-        *EXPOSURES,
-        *[f"base_{x}" for x in EXPOSURES],
-        *[F.when(is_everywhere, F.col(f"low_{x}")).otherwise(0.0).alias(f"min_{x}") for x in EXPOSURES],
-        *[F.coalesce(f"top_{x}", F.lit(0.0)).alias(f"max_{x}") for x in EXPOSURES],
-        _median(F.col("n_baselines") - F.col("n_baselines_with")).alias("median_hours"),
-    )
+    return counts.join(F.broadcast(lengths), "job_id")
 
 
-def _median(lacking: Column) -> Column:
-    """Middle of the rank-hour rates over all baselines; one that lacks the template has rate 0."""
-    rates = F.sort_array(F.concat(F.col("rates"), F.array_repeat(F.lit(0.0), lacking.cast("int"))))
-    size = F.size(rates)
-    low = F.element_at(rates, F.floor((size + 1) / 2).cast("int"))
-    high = F.element_at(rates, F.floor((size + 2) / 2).cast("int"))
-    return (low + high) / 2
+def _at(position: int, column: str) -> Column:
+    """The value of a column at one position: few and simple aggregates keep to Spark's fast path, lists would not."""
+    return F.max(F.when(F.col("position") == position, F.col(column)))
 
 
 def diffs(both_sides: DataFrame) -> DataFrame:
-    """Verdicts on every row of `sides`, in few vectorised calls; rows without any change are left out."""
+    """Verdicts on every row of `sides`, in few vectorised calls."""
 
     def verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-        return compare(rows.drop(columns="bucket"))[["job_id", *DIFF_COLUMNS]]
+        return compare(pooled(rows))[["job_id", *DIFF_COLUMNS]]
 
     bucket = F.pmod(F.hash("job_id"), F.lit(BUCKETS)).alias("bucket")
     return both_sides.withColumn("bucket", bucket).groupBy("bucket").applyInPandas(verdicts, DIFF_SCHEMA)

@@ -102,22 +102,38 @@ def job_diff(
     new, missing, more, fewer or same. Identical sides give `same` throughout.
     """
     ids = sorted({*counts, *(t for other, _ in baselines for t in other)})
-    n_base = np.array([[other.get(t, 0.0) for t in ids] for other, _ in baselines]).reshape(len(baselines), len(ids))
-    rows: dict[str, object] = {
-        "template_id": ids,
-        "n_events": [float(counts.get(t, 0.0)) for t in ids],
-        "n_baselines": len(baselines),
-    }
-    rows["n_baseline_events"] = n_base.sum(axis=0)
-    rows["n_baselines_with"] = (n_base > 0).sum(axis=0)
-    for name in EXPOSURES:
-        base = np.array([float(e.get(name, 0.0)) for _, e in baselines])
-        rates = n_base / np.where(base > 0, base, np.nan)[:, None]
-        rows[name] = float(exposures.get(name, 0.0))
-        rows[f"base_{name}"] = base.sum()
-        for word, value in (("median", np.median), ("min", np.min), ("max", np.max)):
-            rows[f"{word}_{name}"] = value(rates, axis=0) if len(baselines) else np.zeros(len(ids))
-    return compare(pd.DataFrame(rows))
+    rows: dict[str, object] = {"template_id": ids}
+    for k, (events, lengths) in enumerate([(counts, exposures), *baselines]):
+        rows[f"n_{k}"] = [float(events.get(t, 0.0)) for t in ids]
+        rows |= {f"{x}_{k}": [float(lengths.get(x, 0.0))] * len(ids) for x in EXPOSURES}
+    return compare(pooled(pd.DataFrame(rows)))
+
+
+def pooled(rows: pd.DataFrame) -> pd.DataFrame:
+    """The input of `compare` from rows that hold each side by itself, as a set-based query makes them.
+
+    `n_0` are the job's events, `n_1 …` those of its baselines (NaN or null for none), `x_0`, `x_1 …` their exposures: a
+    side without exposures does not exist. Other columns stay.
+    """
+    places = sorted(int(c[2:]) for c in map(str, rows.columns) if c.startswith("n_") and c[2:].isdigit() and c != "n_0")
+    present = np.column_stack([rows[f"hours_{k}"].notna().to_numpy() for k in places])
+    n = np.where(present, np.nan_to_num(np.column_stack([rows[f"n_{k}"].to_numpy(float) for k in places])), 0.0)
+    keys = [c for c in ("job_id", "template_id") if c in rows]
+    frame = rows[keys].assign(
+        n_events=np.nan_to_num(rows["n_0"].to_numpy(float)),
+        n_baseline_events=n.sum(axis=1),
+        n_baselines=present.sum(axis=1),
+        n_baselines_with=(n > 0).sum(axis=1),
+    )
+    for x in EXPOSURES:
+        theirs = np.where(present, np.nan_to_num(np.column_stack([rows[f"{x}_{k}"].to_numpy(float) for k in places])), 0.0)
+        rates = np.where(present, n / np.where(theirs > 0, theirs, np.inf), np.nan)
+        frame[x] = np.nan_to_num(rows[f"{x}_0"].to_numpy(float))
+        frame[f"base_{x}"] = theirs.sum(axis=1)
+        frame[f"min_{x}"], frame[f"max_{x}"] = np.nanmin(rates, axis=1), np.nanmax(rates, axis=1)
+        if x == "hours":
+            frame["median_hours"] = np.nanmedian(rates, axis=1)
+    return frame
 
 
 def compare(sides: pd.DataFrame) -> pd.DataFrame:

@@ -1,9 +1,10 @@
 """A job's templates against several baselines: new, missing, changed rates, odd phases."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from ml.log_diffs.cross_job import grouped_q_values, job_diff, phase_findings, q_values, rate_p_values
+from ml.log_diffs.cross_job import grouped_q_values, job_diff, phase_findings, pooled, q_values, rate_p_values
 
 HOUR = {"hours": 8.0, "ranks": 8.0, "iterations": 100.0}
 NORMAL = {"banner": 8, "progress": 100, "heartbeat": 480}
@@ -103,3 +104,17 @@ def test_corrections_of_many_jobs_at_once_are_those_of_each_alone():
     for group in range(7):
         assert together[groups == group] == pytest.approx(q_values(p[groups == group]))
     assert grouped_q_values(np.array([], int), np.array([])).tolist() == []
+
+
+def test_sides_are_pooled_over_the_baselines_that_exist():
+    # two baselines of which one lacks the template, a third place that is empty
+    row = {"job_id": "j", "template_id": "t", "n_0": 6.0, "n_1": 4.0, "n_2": None, "n_3": None}
+    for x, lengths in {
+        "hours": (2.0, 2.0, 8.0, None),
+        "ranks": (8.0, 8.0, 8.0, None),
+        "iterations": (10.0, 10.0, 40.0, None),
+    }.items():
+        row |= {f"{x}_{k}": value for k, value in enumerate(lengths)}
+    found = pooled(pd.DataFrame([row])).iloc[0]
+    assert (found.n_events, found.n_baseline_events, found.n_baselines, found.n_baselines_with) == (6.0, 4.0, 2, 1)
+    assert (found.hours, found.base_hours, found.min_hours, found.max_hours, found.median_hours) == (2.0, 10.0, 0.0, 2.0, 1.0)
