@@ -121,12 +121,14 @@ def _print_text(d: dict[str, Any]) -> None:
 
 
 def _print_candidates(d: dict[str, Any], line: Any) -> None:
+    from ml.fusion.evaluate import ACCUSED
+
     if not d["candidates"]:
         line("no candidate: the evidence points at no place", "dim")
     for number, each in enumerate(d["candidates"], 1):
         line("")
         groups = "".join(f", {g['kind']} group of ranks {g['ranks']}" for g in each["groups"])
-        line(f"{number}. {_place(each)}  score {each['score']:.2f}{groups}", "bold" if each["score"] >= 0.5 else "dim")
+        line(f"{number}. {_place(each)}  score {each['score']:.2f}{groups}", "bold" if each["score"] >= ACCUSED else "dim")
         told = each["evidence"]
         shown = told if len(told) <= N_EVIDENCE else [*told[: N_EVIDENCE - 1], told[-1]]
         for evidence in shown:

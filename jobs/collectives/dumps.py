@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -18,12 +17,12 @@ from jobs.adapters.base import Problem
 from jobs.adapters.flight_recorder import ADAPTERS
 from jobs.adapters.flight_recorder_dump import Dump, document_in, dump_of, group_of, rank_and_host
 from jobs.adapters.stacks_samples import frame, plain
-from jobs.core.errors import NotFoundError, UsageError
+from jobs.core.errors import NotFoundError
+from jobs.core.folders import files_below, shared_out
 from ml.collectives.builder import EntriesBuilder
 from ml.collectives.entries import Entries
 
 SURE = 0.5
-MAX_FILES = 200_000
 MAX_TEXT = 256
 PARALLEL_FROM = 256
 _HEAD = 1 << 16
@@ -43,10 +42,6 @@ def read_folder(folder: Path) -> tuple[Entries, list[str]]:
 
     Raises NotFoundError when the folder does not exist or holds no dump, UsageError when it is a file.
     """
-    if not folder.exists():
-        raise NotFoundError(f"{folder}: no such folder; name the folder that holds the ranks' dumps")
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: a file, not a folder; name the folder that holds the ranks' dumps")
     files = list(dump_files(folder))
     found = _read_all(folder, files)
     if not found.builder.dumped and not found.problems:
@@ -61,28 +56,17 @@ def read_folder(folder: Path) -> tuple[Entries, list[str]]:
 
 def dump_files(folder: Path) -> Iterator[Path]:
     """Files below a folder that look like dumps, in order of their path. Links are not followed."""
-    n_seen = 0
-    for root, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(root) / name
-            n_seen += 1
-            if n_seen > MAX_FILES:
-                return
-            if path.is_symlink() or not path.is_file():
-                continue
-            with path.open("rb") as stream:
-                head = stream.read(_HEAD)
-            if ADAPTERS[0].sniff(name, head) >= SURE or (not head and rank_and_host(name)[0] is not None):
-                yield path
+    for path in files_below(folder, "the ranks' dumps"):
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+        if ADAPTERS[0].sniff(path.name, head) >= SURE or (not head and rank_and_host(path.name)[0] is not None):
+            yield path
 
 
 def _read_all(folder: Path, files: Sequence[Path]) -> Found:
-    n_workers = min(os.cpu_count() or 1, 8)
-    if len(files) < PARALLEL_FROM or n_workers < 2:
+    n_workers, chunks = shared_out(files, PARALLEL_FROM)
+    if n_workers == 1:
         return _read(str(folder), files)
-    size = max(1, math.ceil(len(files) / (4 * n_workers)))
-    chunks = [files[i : i + size] for i in range(0, len(files), size)]
     whole = Found()
     with ProcessPoolExecutor(n_workers) as pool:
         for part in pool.map(_read_apart, [str(folder)] * len(chunks), chunks):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from schemas import tables
 
 CODE = (".py", ".yaml", ".j2", ".html", ".css", ".js")
 """Kinds of file that decide what a stage does."""
+SHARED_CODE = ("jobs/core", "schemas", "ml")
+"""Folders whose code any stage may run; ingest keeps its own account of the adapters."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,22 @@ class Given:
 
 
 def definition_of(stage: Stage, given: Given) -> str:
-    """Hash of the code that a stage runs (its own folder and `ml`) and of what it was told: a change recomputes."""
-    root = Path(__file__).resolve().parents[2]
+    """Hash of the code that a stage runs and of what it was told: a change recomputes."""
     told = (sorted(given.settings.items()), given.as_of, None if stage.writes else given.report)
     digest = hashlib.sha256(repr(told).encode())
-    for folder in (root / "jobs" / stage.name, root / "ml"):
-        for file in sorted(path for path in folder.rglob("*") if path.suffix in CODE):
-            digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    for folder in (f"jobs/{stage.name}", *SHARED_CODE):
+        digest.update(_code_hash(folder))
     return digest.hexdigest()[:16]
+
+
+@cache
+def _code_hash(folder: str) -> bytes:
+    """Hash of the names and contents of a folder's code; read once a process, since every stage shares most of it."""
+    root = Path(__file__).resolve().parents[2]
+    digest = hashlib.sha256()
+    for file in sorted(path for path in (root / folder).rglob("*") if path.suffix in CODE):
+        digest.update(file.relative_to(root).as_posix().encode() + file.read_bytes())
+    return digest.digest()
 
 
 def run_stage(stage: Stage, lake: Lake, given: Given) -> Ran:

@@ -9,9 +9,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from jobs.core import lake as tables
-
-ACCUSED = 0.5
-"""Score from which a candidate counts as naming a node, as in `fleetdiff evaluate`."""
+from ml.fusion.evaluate import ACCUSED
 
 
 def closing_table(lake: str, report: str, seconds: Mapping[str, float]) -> str:

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from jobs.core.machine_places import places, series_of
 from jobs.core.tables import spark_schema
 from ml.machines.model import MachineModel
 from ml.machines.order import metric_order
-from ml.machines.series import Series
 from ml.machines.train import Harvest, Wanted, fit_metric, harvest_job
 from schemas import machine_models
 
@@ -28,20 +28,6 @@ HARVEST = (
 ORDER = "metric string, priority int, n_metrics int"
 PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values"]
 LARGEST = 1000.0
-
-
-def node_roles(ranks: DataFrame) -> DataFrame:
-    """Rows job_id, node, node_role, is_first_host: roles of the ranks on a node with their pipeline stages, sorted."""
-    stage = F.expr("array_position(try_element_at(groups, 'pp'), rank)")
-    role = F.concat_ws("/", F.coalesce("role", F.lit("")), stage.cast("string"))
-    return (
-        ranks.where("node IS NOT NULL")
-        .groupBy("job_id", "node")
-        .agg(
-            F.concat_ws(",", F.array_sort(F.collect_set(role))).alias("node_role"),
-            (F.min("rank") == 0).alias("is_first_host"),
-        )
-    )
 
 
 def harvests(jobs: DataFrame, ranks: DataFrame, metrics: DataFrame, *, n_jobs: int, seed: int) -> DataFrame:
@@ -58,7 +44,7 @@ def harvests(jobs: DataFrame, ranks: DataFrame, metrics: DataFrame, *, n_jobs: i
     placed = (
         metrics.select("job_id", *PLACED)
         .join(F.broadcast(newest), "job_id")
-        .join(F.broadcast(node_roles(ranks)), ["job_id", "node"], "left")
+        .join(F.broadcast(places(ranks)), ["job_id", "node"], "left")
     )
     return placed.groupBy("job_id", "metric").applyInArrow(_harvested(seed), HARVEST)
 
@@ -80,22 +66,6 @@ def _harvested(seed: int) -> Callable[[pa.Table], pa.Table]:
         })  # fmt: skip
 
     return harvest
-
-
-def series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None]:
-    """The series of a job's metric rows, each node's role, and the host of rank 0."""
-    series: list[Series] = []
-    roles: dict[str, str] = {}
-    first = None
-    for row in rows.drop_columns(["values"]).to_pylist():
-        values = rows["values"][len(series)].values
-        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
-        start_us = round(row["grid_start_at"].timestamp() * 1e6)
-        series.append(Series(row["node"], row["device"], row["metric"], row["unit"], start_us, row["period_s"], numbers))
-        roles[row["node"]] = row["node_role"] or ""
-        if row["is_first_host"]:
-            first = row["node"]
-    return series, roles, first
 
 
 def _largest(harvest: Harvest) -> float:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from jobs.core.machine_places import places, series_of
 from jobs.core.tables import spark_schema
 from jobs.machine_scores.rows import DRIFT_SCHEMA, SCORE_SCHEMA, drift_row, job_rows
 from ml.machines.drift import JobDifference, drift_of
@@ -24,21 +25,6 @@ COMPARED = "job_id string, metric string, payload string"
 PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values", "file"]
 EVENT_SLACK_S = 300
 DRIFT_DAYS = 28
-
-
-def places(ranks: DataFrame) -> DataFrame:
-    """Rows job_id, node, node_role, is_first_host, node_ranks: roles on a node with their pipeline stages, sorted."""
-    stage = F.expr("array_position(try_element_at(groups, 'pp'), rank)")
-    role = F.concat_ws("/", F.coalesce("role", F.lit("")), stage.cast("string"))
-    return (
-        ranks.where("node IS NOT NULL")
-        .groupBy("job_id", "node")
-        .agg(
-            F.concat_ws(",", F.array_sort(F.collect_set(role))).alias("node_role"),
-            (F.min("rank") == 0).alias("is_first_host"),
-            F.array_sort(F.collect_set("rank")).alias("node_ranks"),
-        )
-    )
 
 
 def compared(metrics: DataFrame, ranks: DataFrame, models: Mapping[str, str]) -> DataFrame:
@@ -54,7 +40,7 @@ def compared(metrics: DataFrame, ranks: DataFrame, models: Mapping[str, str]) ->
 def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
     def compare_metric(rows: pa.Table) -> pa.Table:
         head = rows.slice(0, 1).select(["job_id", "metric"]).to_pylist()[0]
-        series, roles, first, facts = _series_of(rows)
+        series, roles, first = series_of(rows)
         model, problem = _model(models.get(head["metric"]))
         found = compare(series, roles, {} if model is None else {model.metric: model}, first)
         payload = {
@@ -62,7 +48,7 @@ def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
             "usual": found.usual,
             "remarks": [*found.remarks, *([problem] if problem else [])],
             "priority": 0 if model is None else model.priority,
-            "facts": facts,
+            "facts": _facts_of(rows, series),
         }
         return pa.table({
             "job_id": pa.array([head["job_id"]], pa.string()),
@@ -84,23 +70,13 @@ def _model(stored: str | None) -> tuple[MachineModel | None, str | None]:
         return None, f"model {expected} refused: {error}; default thresholds used"
 
 
-def _series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None, dict[str, Any]]:
-    """Series, roles and rank 0's host of one metric's rows; and by node its ranks, its file and how long it was seen."""
-    series: list[Series] = []
-    roles: dict[str, str] = {}
+def _facts_of(rows: pa.Table, series: list[Series]) -> dict[str, Any]:
+    """By node its ranks, its file and how long it was seen, from one metric's rows and their series."""
     facts: dict[str, Any] = {}
-    first = None
-    for number, row in enumerate(rows.drop_columns(["values"]).to_pylist()):
-        values = rows["values"][number].values
-        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
-        start_us = round(row["grid_start_at"].timestamp() * 1e6)
-        series.append(Series(row["node"], row["device"], row["metric"], row["unit"], start_us, row["period_s"], numbers))
-        roles[row["node"]] = row["node_role"] or ""
-        first = row["node"] if row["is_first_host"] else first
-        seen_s = float(np.isfinite(numbers).sum()) * row["period_s"]
-        known = facts.setdefault(row["node"], {"ranks": row["node_ranks"] or [], "file": row["file"], "seen_s": 0.0})
-        known["seen_s"] = max(known["seen_s"], seen_s)
-    return series, roles, first, facts
+    for row, each in zip(rows.select(["node_ranks", "file"]).to_pylist(), series, strict=True):
+        known = facts.setdefault(each.node, {"ranks": row["node_ranks"] or [], "file": row["file"], "seen_s": 0.0})
+        known["seen_s"] = max(known["seen_s"], float(np.isfinite(each.values).sum()) * each.period_s)
+    return facts
 
 
 def scores(compared: DataFrame, events: DataFrame) -> DataFrame:

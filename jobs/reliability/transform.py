@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from jobs.core.lake import arrow_schema
 from jobs.reliability.machines import machine_figures, node_rows
 from jobs.reliability.over_time import Lineage, fleet_figures
+from ml.fusion.evaluate import ACCUSED
 from ml.reliability.attribution import AFTER_S, BEFORE_S, NodeEvent, attribute
 from ml.reliability.outcomes import Run
 
-ACCUSED = 0.5
 VERSION_KEYS = ("code_version", "code.version", "git_commit", "git.commit", "version")
 SAVE_KEYS = ("save_interval", "checkpoint_interval", "save_every", "save_steps")
 MAX_NEAR_EVENTS = 200

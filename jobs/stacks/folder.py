@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -12,11 +10,11 @@ from pathlib import Path
 
 from jobs.adapters.base import FileContext, Problem, Rows
 from jobs.adapters.stacks import ADAPTERS
-from jobs.core.errors import NotFoundError, UsageError
+from jobs.core.errors import NotFoundError
+from jobs.core.folders import files_below, shared_out
 from ml.stacks.samples import Sample
 
 SURE = 0.5
-MAX_FILES = 200_000
 PARALLEL_FROM = 2048
 MAX_PROBLEMS = 50
 _HEAD = 1 << 16
@@ -28,11 +26,7 @@ def read_folder(folder: Path) -> tuple[list[Sample], list[str]]:
     Where no file says which rank it is of, the files are numbered in order and the problems say so. Raises
     NotFoundError when the folder does not exist or holds no stacks, UsageError when it is a file.
     """
-    if not folder.exists():
-        raise NotFoundError(f"{folder}: no such folder; name the folder that holds the stack files")
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: a file, not a folder; name the folder that holds the stack files")
-    samples, problems = _read_all(folder, list(_files(folder)))
+    samples, problems = _read_all(folder, list(files_below(folder, "the stack files")))
     if not samples and not problems:
         known = ", ".join(adapter.name for adapter in ADAPTERS)
         raise NotFoundError(f"{folder}: no stack file in it; these are read: {known}")
@@ -42,25 +36,10 @@ def read_folder(folder: Path) -> tuple[list[Sample], list[str]]:
     return samples, problems
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    n_seen = 0
-    for root, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(root) / name
-            n_seen += 1
-            if n_seen > MAX_FILES:
-                return
-            if not path.is_symlink() and path.is_file():
-                yield path
-
-
 def _read_all(folder: Path, files: Sequence[Path]) -> tuple[list[Sample], list[str]]:
-    n_workers = min(os.cpu_count() or 1, 8)
-    if len(files) < PARALLEL_FROM or n_workers < 2:
+    n_workers, chunks = shared_out(files, PARALLEL_FROM)
+    if n_workers == 1:
         return _read(str(folder), files)
-    size = max(1, math.ceil(len(files) / (4 * n_workers)))
-    chunks = [files[i : i + size] for i in range(0, len(files), size)]
     samples: list[Sample] = []
     problems: list[str] = []
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 ACCUSED = 0.5
+"""Score from which a candidate names a place, as the contract counts accusations; weaker ones are told in words."""
 TOP = 5
 WITHIN = 5
 

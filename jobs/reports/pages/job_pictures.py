@@ -16,14 +16,13 @@ from jobs.reports.svg.heat import HeatAxis, HeatRow, Place, fold, heat, topology
 from jobs.reports.svg.icicle import grow, icicle, squeeze
 from jobs.reports.svg.timeline import Axis, Lane, Span, Step, timeline
 from jobs.reports.words import clock, moment, number
+from ml.fusion.evaluate import ACCUSED
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 MAX_STEPS = 400
 MAX_BARS = 40
 MAX_METRICS = 6
 MAX_ICICLES = 6
-ACCUSED = 0.5
-"""Score from which a candidate names a place: weaker ones are told in words, not marked in pictures."""
 
 
 def suspects(document: Mapping[str, Any]) -> tuple[dict[str, float], dict[int, float]]:

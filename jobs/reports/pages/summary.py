@@ -10,8 +10,8 @@ from typing import Any
 from jobs.reports.page import file_name, plain
 from jobs.reports.pages.document import completed, undiagnosed
 from jobs.reports.pages.job import gpu_hours
-from jobs.reports.pages.job_pictures import ACCUSED
 from jobs.reports.pages.verdict import headline, place
+from ml.fusion.evaluate import ACCUSED
 
 CENSORED = frozenset({"CANCELLED", "TIMEOUT", "PREEMPTED", "DEADLINE", "REVOKED", "REQUEUED", "RESIZING"})
 """States in which a run was cut short from outside: neither a success nor a failure of its own."""
