@@ -1,9 +1,9 @@
 """Matching flight-recorder dumps of many ranks: seconds, peak memory, growth.
 
-    python bench/collectives_bench.py [--ranks 4096] [--entries 2000] [--spark]
+    python bench/collectives_bench.py [--ranks 4096] [--entries 2000] [--form pickle|json] [--spark]
 
 Every rank is in the world, a tensor group of 8 and a data group of the ranks with its place in it; nine of ten entries
-are completed, one rank stopped, so that all others have open entries. Dumps are pickles as PyTorch writes them.
+are completed, one rank stopped, so that all others have open entries. Dumps are pickles or JSON as PyTorch writes them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+
+import orjson
 
 GROUPS = ("0", "1", "2")
 NAMES = {"0": "default_pg", "1": "TENSOR_MODEL_PARALLEL_GROUP", "2": "DATA_PARALLEL_GROUP"}
@@ -76,23 +78,25 @@ def entries_of(last: int, n_entries: int) -> tuple[list[dict[str, object]], dict
     return entries, sequence, completed
 
 
-def write(folder: str, ranks: range, n_ranks: int, n_entries: int) -> None:
+def write(folder: str, ranks: range, n_ranks: int, n_entries: int, form: str) -> None:
     for rank in ranks:
-        (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump(rank, n_ranks, n_entries), 2))
+        document = dump(rank, n_ranks, n_entries)
+        data = orjson.dumps(document) if form == "json" else pickle.dumps(document, 2)
+        (Path(folder) / f"nccl_trace_rank_{rank}").write_bytes(data)
 
 
-def write_all(folder: Path, n_ranks: int, n_entries: int) -> None:
+def write_all(folder: Path, n_ranks: int, n_entries: int, form: str) -> None:
     with ProcessPoolExecutor(2) as pool:
         half = n_ranks // 2
-        parts = [pool.submit(write, str(folder), part, n_ranks, n_entries) for part in (range(half), range(half, n_ranks))]
+        parts = [pool.submit(write, str(folder), part, n_ranks, n_entries, form) for part in (range(half), range(half, n_ranks))]
         for part in parts:
             part.result()
 
 
-def command(n_ranks: int, n_entries: int) -> None:
+def command(n_ranks: int, n_entries: int, form: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="collectives-bench-"))
     try:
-        write_all(folder, n_ranks, n_entries)
+        write_all(folder, n_ranks, n_entries, form)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
         script = (
             "import resource as r, sys; from jobs.cli.flight_recorder import command;"
@@ -107,7 +111,7 @@ def command(n_ranks: int, n_entries: int) -> None:
         assert found["faulty_ranks"] == [STOPPED], found["faulty_ranks"]
         own, child, cpu, cpu_child = (float(n) for n in done.stderr.split()[-4:])
         print(
-            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB: {seconds:6.2f} s wall, {cpu:.2f} s of processor"
+            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB of {form}: {seconds:6.2f} s wall, {cpu:.2f} s of processor"
             f" and {cpu_child:.2f} s in workers, peak {own / 1e6:.2f} GB and {child / 1e6:.2f} GB a worker",
             flush=True,
         )
@@ -157,13 +161,14 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--ranks", type=int, default=4096)
     options.add_argument("--entries", type=int, default=2000)
+    options.add_argument("--form", choices=("pickle", "json"), default="pickle")
     options.add_argument("--spark", action="store_true")
     given = options.parse_args()
     if given.spark:
         spark(given.ranks, given.entries)
         return
     for share in (4, 2, 1):
-        command(given.ranks // share, given.entries)
+        command(given.ranks // share, given.entries, given.form)
 
 
 if __name__ == "__main__":

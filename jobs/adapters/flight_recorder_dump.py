@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 import orjson
@@ -104,15 +104,20 @@ def ranks_of(value: Any) -> tuple[int, ...]:
     ((0, 2, 4), ())
     """
     if isinstance(value, str):
-        if not re.fullmatch(r"[\[(]?[\d,\s]{0,9000000}[\])]?", value):
-            return ()
-        try:
-            value = ast.literal_eval(value) if value.strip() else []
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return ()
+        return _ranks_in(value)
     if not isinstance(value, (list, tuple)) or len(value) > _MAX_RANKS:
         return ()
     return tuple(r for r in value if isinstance(r, int) and not isinstance(r, bool) and 0 <= r < 1 << 31)
+
+
+@lru_cache(maxsize=256)
+def _ranks_in(text: str) -> tuple[int, ...]:
+    """Ranks in the text of a list or tuple. All dumps of a job say the same of the world, which is worked out once."""
+    try:
+        value = orjson.loads(f"[{text.strip().strip('[]()').rstrip(', ')}]")
+    except orjson.JSONDecodeError:
+        return ()
+    return ranks_of(value)
 
 
 def _status_by_name(
@@ -124,10 +129,11 @@ def _status_by_name(
     number. A group without entries is found by its place in that order, when both sides have equally many groups
     and the entries do not contradict.
     """
-    first: dict[Any, Mapping[str, Any]] = {}
-    for entry in reversed(entries):
-        first[str(entry.get("pg_id"))] = entry
-    known = {number: group_of(entry)[0] for number, entry in first.items() if number != "None"}
+    numbered = [entry.get("pg_id") for entry in entries]
+    if not set(map(type, numbered)) <= {int, str}:
+        numbered = [None if number is None else str(number) for number in numbered]
+    first = dict(zip(reversed(numbered), reversed(entries)))
+    known = {str(number): group_of(entry)[0] for number, entry in first.items() if number is not None}
     usable: dict[str, Mapping[str, Any]] = {str(key): value for key, value in status.items() if isinstance(value, dict)}
     by_name = {known[key]: value for key, value in usable.items() if key in known}
     numbers = sorted((key for key in usable if key.isdigit()), key=int)

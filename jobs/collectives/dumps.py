@@ -26,6 +26,11 @@ SURE = 0.5
 MAX_TEXT = 256
 PARALLEL_FROM = 256
 _HEAD = 1 << 16
+_ALWAYS = (
+    "process_group", "profiling_name", "input_sizes", "input_dtypes", "state", "collective_seq_id", "p2p_seq_id", "record_id",
+    "time_created_ns", "is_p2p",
+)  # fmt: skip
+_FIELDS = (*_ALWAYS, "frames", "duration_ms")
 
 
 @dataclass
@@ -121,59 +126,76 @@ def _add(found: Found, rank: int, dump: Dump) -> None:
 
 def columns_of(dump: Dump, labels: dict[str, str]) -> dict[str, Any]:
     """The entries of a dump as columns of plain numbers and text, as the builder takes them."""
-    entries = dump.entries
-    numbers = {
-        "sequence": ("collective_seq_id", -1), "order": ("record_id", None), "created_ns": ("time_created_ns", -1),
-        "p2p": ("p2p_seq_id", -1),
-    }  # fmt: skip
-    found = {name: _numbers(entries, key, default) for name, (key, default) in numbers.items()}
-    is_p2p = np.array([e.get("is_p2p") is True for e in entries], np.bool_)
-    sequence = np.where(is_p2p, found["p2p"], found["sequence"])
+    fields = _fields(dump.entries)
+    is_p2p = np.array([value is True for value in fields["is_p2p"]], np.bool_)
+    sequence = np.where(is_p2p, _numbers(fields["p2p_seq_id"]), _numbers(fields["collective_seq_id"]))
     if (sequence < 0).any():
-        sequence = np.where(sequence < 0, _numbers(entries, "seq_id", -1), sequence)
+        sequence = np.where(sequence < 0, _numbers([e.get("seq_id") for e in dump.entries]), sequence)
+    has_frames, has_durations = (fields[name].count(None) < len(dump.entries) for name in ("frames", "duration_ms"))
+    n = len(dump.entries)
     return {
-        "group": _labels(entries, labels),
-        "op": _texts(entries, "profiling_name"),
-        "shape": [repr(e.get("input_sizes"))[:512] for e in entries],
-        "dtype": [repr(e.get("input_dtypes"))[:256] for e in entries],
-        "frame": [_top(e.get("frames")) if "frames" in e else "" for e in entries],
-        "state": _texts(entries, "state"),
+        "group": _labels(dump.entries, fields["process_group"], labels),
+        "op": _texts(fields["profiling_name"]),
+        "shape": _written(fields["input_sizes"], 512),
+        "dtype": _written(fields["input_dtypes"], 256),
+        "frame": [_top(value) for value in fields["frames"]] if has_frames else [""] * n,
+        "state": _texts(fields["state"]),
         "sequence": sequence,
         "is_p2p": is_p2p,
-        "order": found["order"],
-        "created_us": np.maximum(found["created_ns"], -1000) // 1000,
-        "duration_ms": [_real(e["duration_ms"]) if "duration_ms" in e else math.nan for e in entries],
+        "order": _numbers(fields["record_id"], range(n)),
+        "created_us": np.maximum(_numbers(fields["time_created_ns"]), -1000) // 1000,
+        "duration_ms": [_real(value) for value in fields["duration_ms"]] if has_durations else np.full(n, math.nan),
     }
 
 
-def _numbers(entries: Sequence[Any], key: str, default: int | None) -> np.ndarray:
-    """Whole numbers of a field; where there is none the default, or without a default the place of the entry."""
+def _fields(entries: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """The fields that are used, a sequence each with a place an entry, None where an entry lacks it."""
+    if not entries:
+        return dict.fromkeys(_FIELDS, ())
     try:
-        return np.array(list(map(itemgetter(key), entries)), np.int64)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        values = [_whole(e.get(key), n if default is None else default) for n, e in enumerate(entries)]
-        return np.array(values, np.int64)
+        found: dict[str, Sequence[Any]] = dict(zip(_ALWAYS, zip(*map(itemgetter(*_ALWAYS), entries))))
+    except KeyError:
+        found = {name: [e.get(name) for e in entries] for name in _ALWAYS}
+    return found | {name: [e.get(name) for e in entries] for name in _FIELDS if name not in found}
 
 
-def _texts(entries: Sequence[Any], key: str) -> list[str]:
-    found = [e.get(key) for e in entries]
-    if set(map(type, found)) <= {str} and max(map(len, found), default=0) <= MAX_TEXT:
-        return found
-    return [value[:MAX_TEXT] if isinstance(value, str) else "" for value in found]
+def _numbers(values: Sequence[Any], default: Sequence[int] | None = None) -> np.ndarray:
+    """Whole numbers; where there is none -1, or what stands at its place in `default`."""
+    if set(map(type, values)) == {int}:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:
+            pass
+    return np.array([_whole(v, -1 if default is None else default[n]) for n, v in enumerate(values)], np.int64)
 
 
-def _labels(entries: Sequence[Any], labels: dict[str, str]) -> list[str]:
-    """The group of each entry; a rank is in a few groups, so that each is worked out once."""
-    known: dict[Any, str] = {}
-    found = []
-    for entry in entries:
-        group = entry.get("process_group")
-        key = group if type(group) is tuple and set(map(type, group)) <= {str} else repr(group or entry.get("pg_id"))
-        if key not in known:
-            name, description = group_of(entry)
-            known[key] = labels.get(name) or f"{name} {description}".strip()
-        found.append(known[key])
+def _texts(values: Sequence[Any]) -> Sequence[str]:
+    if set(map(type, values)) <= {str} and max(map(len, values), default=0) <= MAX_TEXT:
+        return values
+    return [value[:MAX_TEXT] if isinstance(value, str) else "" for value in values]
+
+
+def _written(values: Sequence[Any], longest: int) -> list[str]:
+    """Lists as text; neighbours are often alike, and to compare them is quicker than to write them."""
+    found: list[str] = []
+    previous, text = None, "None"
+    for value in values:
+        if value != previous:
+            previous, text = value, repr(value)[:longest]
+        found.append(text)
     return found
+
+
+def _labels(entries: Sequence[Any], groups: Sequence[Any], labels: dict[str, str]) -> list[str]:
+    """The group of each entry; a rank is in a few groups, so that each is worked out once."""
+    is_plain = set(map(type, groups)) <= {tuple} and all(set(map(type, group)) <= {str} for group in set(groups))
+    keys = groups if is_plain else [repr(g or e.get("pg_id") or e.get("pg_name")) for g, e in zip(groups, entries)]
+    first = dict(zip(reversed(keys), reversed(entries)))
+    known = {}
+    for key, entry in first.items():
+        name, description = group_of(entry)
+        known[key] = labels.get(name) or f"{name} {description}".strip()
+    return [known[key] for key in keys]
 
 
 def _top(frames: Any) -> str:

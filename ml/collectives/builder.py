@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,15 +43,18 @@ class EntriesBuilder:
         n = len(columns["sequence"])
         part: dict[str, np.ndarray] = {name: self._coded(name, columns[name]) for name in TEXTS}
         part["rank"] = np.full(n, rank, np.int32)
-        part["state"] = np.array([STATE_CODES.get(state, 0) for state in columns["state"]], np.int8)
+        states = {word: STATE_CODES.get(word, 0) for word in set(columns["state"])}
+        part["state"] = np.fromiter(map(states.__getitem__, columns["state"]), np.int8, n)
         part["is_p2p"] = np.array(columns["is_p2p"], np.bool_)
         part["duration_ms"] = np.array(columns["duration_ms"], np.float32)
         part |= {name: np.array(columns[name], np.int64) for name in ("order", "sequence", "created_us")}
         self.parts.append(part)
 
-    def _coded(self, name: str, values: Iterable[Any]) -> np.ndarray:
+    def _coded(self, name: str, values: Collection[Any]) -> np.ndarray:
         codes = self.codes[name]
-        return np.array([codes.setdefault(value, len(codes)) for value in values], np.int32)
+        for value in dict.fromkeys(values):
+            codes.setdefault(value, len(codes))
+        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
 
     def merge(self, other: EntriesBuilder) -> None:
         """Take over what another builder collected, with its codes changed to ours."""
