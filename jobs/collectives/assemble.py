@@ -13,8 +13,8 @@ import pandas as pd
 from ml.collectives.groups import group_kind, groups_from_pg_config, smallest_group
 from ml.collectives.matching import Matched
 from ml.collectives.ranks import compressed
+from ml.collectives.reasons import Reason, Suspect
 from ml.collectives.rows import entries_of
-from ml.collectives.suspects import Reason, Suspect
 from ml.collectives.verdict import Syndrome, Verdict, judge
 
 COMPLETED = 0.4

@@ -210,6 +210,42 @@ def _match(buffers: Buffers, at: Ints) -> Matched:
     )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Usual:
+    """What other groups of the same description do at a sequence number: it decides where halves stand against each other."""
+
+    buffers: Buffers
+
+    @cached_property
+    def _seen(self) -> dict[tuple[str, int], Ints]:
+        """Places of the collective entries by description and sequence."""
+        entries = self.buffers.entries
+        at, starts = collective_order(entries)
+        found: dict[tuple[str, int], list[Ints]] = {}
+        for begin, end in zip(starts, np.r_[starts[1:], len(at)]):
+            here = at[begin:end]
+            key = (_described(entries.groups[int(entries.group[here[0]])]), int(entries.sequence[here[0]]))
+            found.setdefault(key, []).append(here)
+        return {key: np.concatenate(parts) for key, parts in found.items()}
+
+    def is_odd(self, one: Matched, mismatch: Mismatch) -> bool:
+        """Whether the rank differs from most of the other groups, and its peers do not."""
+        entries = self.buffers.entries
+        at = self._seen.get((_described(one.group), one.sequence), np.empty(0, np.int64))
+        at = at[~np.isin(entries.rank[at], one.group.ranks)]
+        codes, texts = {"op": (entries.op, entries.ops), "dtype": (entries.dtype, entries.dtypes)}.get(
+            mismatch.field, (entries.shape, entries.shapes)
+        )
+        counts = Counter(texts[code] for code in codes[at])
+        if mismatch.field == "op":
+            counts = Counter({base_op(op): n for op, n in counts.items()})
+        return counts[mismatch.others] * 2 > len(at) and counts[mismatch.this] < counts[mismatch.others]
+
+
+def _described(group: Group) -> str:
+    return group.name.partition(" ")[2] or group.name
+
+
 def _sorted(ranks: set[int]) -> tuple[int, ...]:
     return tuple(sorted(ranks))
 

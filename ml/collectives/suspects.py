@@ -7,61 +7,17 @@ strongest sign; a rank without a dump the next; ranks that all stand in the same
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from ml.collectives.entries import Group
 from ml.collectives.latency import HotKind, HotSpot
-from ml.collectives.matching import Buffers, Matched, base_op
+from ml.collectives.matching import Buffers, Matched, Usual, base_op
+from ml.collectives.reasons import BASE, Reason, Suspect, percent, suspect, weighted, words_of
+from ml.collectives.stuck import of_stuck
 from ml.collectives.waits import End, Head, Waits
 
-HOST_BACKENDS = ("gloo", "mpi", "ucc")
-"""Back ends that run on the host: a rank that has not finished may just as well lack its peer's bytes."""
 FEW_UNDUMPED = 0.25
-
-
-class Reason(StrEnum):
-    """Why a rank is suspected."""
-
-    NEVER_CAME = "never_came"
-    NO_DUMP = "no_dump"
-    NOT_COMPLETING = "not_completing"
-    MISMATCH = "mismatch"
-    STUCK_TOGETHER = "stuck_together"
-    WAIT_CYCLE = "wait_cycle"
-    STOPPED_EARLIER = "stopped_earlier"
-    ARRIVES_LAST = "arrives_last"
-    SLOW_LINK = "slow_link"
-
-
-BASE = {
-    Reason.NEVER_CAME: 0.95,
-    Reason.NO_DUMP: 0.85,
-    Reason.NOT_COMPLETING: 0.9,
-    Reason.MISMATCH: 0.9,
-    Reason.WAIT_CYCLE: 0.5,
-    Reason.STUCK_TOGETHER: 0.45,
-    Reason.STOPPED_EARLIER: 0.4,
-    Reason.ARRIVES_LAST: 0.7,
-    Reason.SLOW_LINK: 0.6,
-}
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A rank with the reason for naming it. `share` of all ranks wait for it, directly or along a chain."""
-
-    rank: int
-    score: float
-    reason: Reason
-    share: float
-    group: Group | None = None
-    sequence: int | None = None
-    op: str = ""
-    frame: str = ""
-    statement: str = ""
 
 
 def suspects_of(buffers: Buffers, found: Mapping[tuple[Group, int], Matched], graph: Waits) -> list[Suspect]:
@@ -90,17 +46,10 @@ def _last_activity(buffers: Buffers) -> dict[int, int]:
     return {int(rank): int(newest[rank]) for rank in np.flatnonzero(newest >= 0)}
 
 
-def _weighted(reason: Reason, share: float, n_ranks: int) -> float:
-    """Base strength, less where hardly anyone waits: half of it for one rank of many, all of it for half of them."""
-    alone = 1 / max(1, n_ranks)
-    reach = min(1.0, max(0.0, share - alone) * 2)
-    return BASE[reason] * (0.6 + 0.4 * reach**0.5)
-
-
 def _of_end(buffers: Buffers, end: End, graph: Waits) -> list[Suspect]:
     """Suspects at one end of the chains of waiting."""
     if end.heads:
-        return _of_stuck(buffers, end)
+        return of_stuck(buffers, end)
     rank = end.ranks[0]
     n_waiting = graph.waited_for.get(rank, 0)
     if not n_waiting:
@@ -108,15 +57,15 @@ def _of_end(buffers: Buffers, end: End, graph: Waits) -> list[Suspect]:
     entries = buffers.entries
     has_dump = rank in entries.dumped
     reason = Reason.NEVER_CAME if has_dump else Reason.NO_DUMP
-    score = _weighted(reason, end.share, len(graph.head_of))
+    score = weighted(reason, end.share, len(graph.head_of))
     n_undumped = len(entries.known_ranks) - len(entries.dumped)
     if reason is Reason.NO_DUMP and n_undumped > max(2, FEW_UNDUMPED * len(entries.known_ranks)):
         score *= 0.5
     head = _first_waiting(graph, rank)
-    what = f"{_words(head)}" if head else "a collective"
+    what = f"{words_of(head)}" if head else "a collective"
     said = "left no dump" if reason is Reason.NO_DUMP else "has nothing open and never came"
-    text = f"rank {rank} {said}: {n_waiting} ranks wait for it directly in {what}, {_percent(end.share)} of all along chains"
-    return [_suspect(rank, score, reason, end.share, head, text)]
+    text = f"rank {rank} {said}: {n_waiting} ranks wait for it directly in {what}, {percent(end.share)} of all along chains"
+    return [suspect(rank, score, reason, end.share, head, text)]
 
 
 def _first_waiting(graph: Waits, rank: int) -> Head | None:
@@ -124,81 +73,21 @@ def _first_waiting(graph: Waits, rank: int) -> Head | None:
     return min(heads, key=lambda h: (-len(h.ranks), h.group, h.sequence, h.op), default=None)
 
 
-def _words(head: Head) -> str:
-    return f"{base_op(head.op)} {head.sequence} of {head.group.name}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _suspect(rank: int, score: float, reason: Reason, share: float, head: Head | None, text: str) -> Suspect:
-    if head is None:
-        return Suspect(rank, min(1.0, score), reason, share, statement=text)
-    return Suspect(rank, min(1.0, score), reason, share, head.group, head.sequence, head.op, head.frame, text)
-
-
-def _of_stuck(buffers: Buffers, end: End) -> list[Suspect]:
-    """Ends inside a collective: not finished where peers have, stuck together, or waiting in a circle."""
-    n_ranks = len(buffers.entries.known_ranks)
-    stalled = [head for head in end.heads if head.finished and not head.waits_for]
-    if stalled:
-        return [s for head in stalled for s in _of_stalled(head, end, n_ranks)]
-    heads = sorted(end.heads, key=lambda h: (h.group, h.sequence, h.op))
-    is_cycle = any(head.waits_for for head in heads)
-    reason = Reason.WAIT_CYCLE if is_cycle else Reason.STUCK_TOGETHER
-    behind = _furthest_behind(buffers, end.ranks)
-    suspects = []
-    for rank in end.ranks:
-        # Those who stand in the same place share the suspicion; one that is behind in other groups carries more.
-        share_of = 1.0 if rank in behind and len(behind) < len(end.ranks) else 1 / len(end.ranks) ** 0.5
-        score = _weighted(reason, end.share, n_ranks) * share_of
-        head = next((h for h in heads if rank in h.ranks), heads[0])
-        told = "in a circle of waits" if is_cycle else "with every member present and none finished"
-        text = f"rank {rank} stands in {_words(head)} {told} ({len(end.ranks)} ranks)"
-        suspects.append(_suspect(rank, score, reason, end.share, head, text))
-    return suspects
-
-
-def _of_stalled(head: Head, end: End, n_ranks: int) -> list[Suspect]:
-    reason = Reason.NOT_COMPLETING
-    score = _weighted(reason, end.share, n_ranks) * (0.5 if head.backend in HOST_BACKENDS else 1.0)
-    done = ", ".join(map(str, head.finished[:4])) + (" …" if len(head.finished) > 4 else "")
-    # Where most are unfinished, those few that finished are the odd ones; nobody is named alone.
-    score *= min(1.0, len(head.finished) / len(head.ranks)) ** 0.5
-    return [
-        _suspect(
-            rank, score, reason, end.share, head,
-            f"rank {rank} enqueued {_words(head)} and has not completed it, while rank {done} has",
-        )
-        for rank in head.ranks
-    ]  # fmt: skip
-
-
-def _furthest_behind(buffers: Buffers, ranks: tuple[int, ...]) -> set[int]:
-    """Those of some ranks that completed less than their peers in most groups."""
-    newest: dict[int, int] = {}
-    for (_, code), (_, completed) in buffers.reached.items():
-        newest[code] = max(newest.get(code, -1), completed)
-    lags = dict.fromkeys(ranks, 0)
-    for (rank, code), (_, completed) in buffers.reached.items():
-        if rank in lags and completed < newest[code]:
-            lags[rank] += 1
-    most = max(lags.values(), default=0)
-    return {rank for rank, n in lags.items() if n == most and most > 0}
-
-
 def _of_mismatches(found: Mapping[tuple[Group, int], Matched], buffers: Buffers) -> list[Suspect]:
     """The first disagreement on op, sizes or type of every group that is not over."""
     suspects, seen = [], set()
+    usual = Usual(buffers)
     for (group, sequence), one in sorted(found.items()):
         wrong = [m for m in one.mismatches if m.field != "state"]
         if not wrong or group in seen:
             continue
         seen.add(group)
-        n_named = len({m.rank for m in wrong})
         n_all = len({*one.present, *one.finished})
-        score = BASE[Reason.MISMATCH] * (1.0 if n_named * 2 < n_all else 0.5) * (1.0 if one.present else 0.5)
+        if len({m.rank for m in wrong}) * 2 >= n_all:
+            wrong = [m for m in wrong if usual.is_odd(one, m)] or wrong
+        n_named = len({m.rank for m in wrong})
+        is_few = n_named * 2 < n_all or n_named == 1
+        score = BASE[Reason.MISMATCH] * (1.0 if is_few else 0.5) * (1.0 if one.present else 0.5)
         for m in wrong:
             text = f"rank {m.rank} has {m.field} {m.this} in {base_op(one.op)} {sequence} of {group.name}, others {m.others}"
             suspects.append(
@@ -227,7 +116,7 @@ def _of_early_stops(buffers: Buffers, graph: Waits) -> list[Suspect]:
             continue
         for rank in behind:
             text = f"rank {rank} stopped after {buffers.n_open[rank]} open operations where its peers went on to {usual}"
-            suspects.append(_suspect(rank, BASE[Reason.STOPPED_EARLIER], Reason.STOPPED_EARLIER, 0.0, graph.head_of[rank], text))
+            suspects.append(suspect(rank, BASE[Reason.STOPPED_EARLIER], Reason.STOPPED_EARLIER, 0.0, graph.head_of[rank], text))
     return suspects
 
 
@@ -264,7 +153,7 @@ def _of_undumped(buffers: Buffers, graph: Waits) -> list[Suspect]:
 def slow_suspect(one: tuple[int, float, float]) -> Suspect:
     """The rank that comes last: rank, share of its collectives, and how much longer the others are in them."""
     rank, fraction, ratio = one
-    text = f"rank {rank} comes last to {_percent(fraction)} of its collectives; the others wait in them {ratio:.1f} times as long"
+    text = f"rank {rank} comes last to {percent(fraction)} of its collectives; the others wait in them {ratio:.1f} times as long"
     return Suspect(rank, BASE[Reason.ARRIVES_LAST] * min(1.0, fraction), Reason.ARRIVES_LAST, 0.0, statement=text)
 
 

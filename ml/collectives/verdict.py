@@ -8,8 +8,9 @@ from enum import StrEnum
 
 from ml.collectives.entries import Entries, Group
 from ml.collectives.matching import Buffers, Matched, matched
+from ml.collectives.reasons import Reason, Suspect
 from ml.collectives.slow import Slow, slow_ranks
-from ml.collectives.suspects import Reason, Suspect, link_suspects, slow_suspect, suspects_of
+from ml.collectives.suspects import link_suspects, slow_suspect, suspects_of
 from ml.collectives.waits import waits
 
 MAX_COLLECTIVES = 1000
@@ -81,8 +82,9 @@ def _in_order(found: Mapping[tuple[Group, int], Matched]) -> tuple[Matched, ...]
 def _hang_syndrome(suspects: list[Suspect]) -> Syndrome:
     if not suspects:
         return Syndrome.COMM_HANG
-    together = (Reason.STUCK_TOGETHER, Reason.WAIT_CYCLE)
-    return Syndrome.COMM_HANG if suspects[0].reason in together else Syndrome.NONCOMM_HANG
+    first = suspects[0]
+    nobody_leads = first.reason is Reason.WAIT_CYCLE and first.score < LISTED_SCORE
+    return Syndrome.COMM_HANG if nobody_leads or first.reason is Reason.STUCK_TOGETHER else Syndrome.NONCOMM_HANG
 
 
 def _slow_syndrome(slow: Slow) -> Syndrome:

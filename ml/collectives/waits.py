@@ -9,13 +9,13 @@ which flows along its waits, in equal parts where there are several.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ml.collectives.entries import Group
+from ml.collectives.entries import Group, State
 from ml.collectives.matching import Buffers, Matched, base_op, peer_places
 
 Key = tuple[int, int, str]
@@ -25,7 +25,8 @@ Key = tuple[int, int, str]
 class Head:
     """What some ranks are at: the same collective, or one point-to-point operation.
 
-    `ranks` are at it, `waits_for` keep it from happening, `finished` have it behind them.
+    `ranks` are at it, `waits_for` keep it from happening, `finished` have it behind them, the devices of `begun` are in
+    it. `meets` is the rank that stands at the other end of a send or receive.
     """
 
     group: Group
@@ -36,6 +37,8 @@ class Head:
     missing: tuple[int, ...]
     finished: tuple[int, ...]
     frame: str = ""
+    begun: tuple[int, ...] = ()
+    meets: int | None = None
 
     @property
     def backend(self) -> str:
@@ -80,9 +83,11 @@ def _heads(buffers: Buffers, collectives: Mapping[tuple[Group, int], Matched]) -
     for (code, sequence, p2p), ranks in sorted(ranks_at.items()):
         group = entries.groups[code]
         if p2p:
-            yield _p2p_head(buffers, group, sequence, ranks[0], partner)
+            head = _p2p_head(buffers, group, sequence, ranks[0], partner)
         else:
-            yield _collective_head(collectives[group, sequence], tuple(sorted(ranks)))
+            head = _collective_head(collectives[group, sequence], tuple(sorted(ranks)))
+        begun = tuple(r for r in head.ranks if entries.state[buffers.heads[r]] == State.STARTED)
+        yield replace(head, begun=begun)
 
 
 def _collective_head(one: Matched, ranks: tuple[int, ...]) -> Head:
@@ -117,7 +122,9 @@ def _p2p_head(buffers: Buffers, group: Group, sequence: int, rank: int, partner:
     meets = partner.get(peer) == rank and base_op(op) != base_op(_head_op(buffers, peer))
     is_same_group = peer in buffers.heads and entries.groups[int(entries.group[buffers.heads[peer]])] == group
     missing = (peer,) if peer not in buffers.heads else ()
-    return Head(group, sequence, op, (rank,), () if meets and is_same_group else (peer,), missing, (), frame)
+    if meets and is_same_group:
+        return Head(group, sequence, op, (rank,), (), (), (), frame, meets=peer)
+    return Head(group, sequence, op, (rank,), (peer,), missing, (), frame)
 
 
 def _head_op(buffers: Buffers, rank: int) -> str:
@@ -142,6 +149,8 @@ def _edges(heads: list[Head]) -> Iterator[tuple[int | Head, int | Head]]:
             if not head.waits_for and not is_stalled:
                 # All have come and none has finished: they stand and fall together.
                 yield -1 - number, rank
+        if head.meets is not None:
+            yield -1 - number, head.meets
         for rank in head.waits_for:
             yield -1 - number, rank
 
