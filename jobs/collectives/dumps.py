@@ -105,7 +105,7 @@ def _read(folder: str, files: Sequence[Path]) -> Found:
             found.problems.append(f"{name}: rank {rank} has a dump already in {found.file_of[rank]}; this one is left out")
         else:
             found.file_of[rank] = name
-            _add(found, rank, dump)
+            add_dump(found.builder, rank, dump)
             if not dump.groups:
                 found.problems.append(
                     f"{name}: version {dump.version or '?'} without group configuration; ranks that left no dump are not known"
@@ -113,7 +113,8 @@ def _read(folder: str, files: Sequence[Path]) -> Found:
     return found
 
 
-def _add(found: Found, rank: int, dump: Dump) -> None:
+def add_dump(builder: EntriesBuilder, rank: int, dump: Dump) -> None:
+    """Add a rank's dump: its entries, the ranks of its groups, and how far it came in each."""
     labels = {name: group.label for name, group in dump.groups.items()}
     status = {
         labels[name]: (_whole(told.get("last_enqueued_collective")), _whole(told.get("last_completed_collective")))
@@ -121,7 +122,7 @@ def _add(found: Found, rank: int, dump: Dump) -> None:
         if name in labels
     }
     ranks = {group.label: group.ranks for group in dump.groups.values()}
-    found.builder.add(rank, columns_of(dump, labels), ranks, status)
+    builder.add(rank, columns_of(dump, labels), ranks, status)
 
 
 def columns_of(dump: Dump, labels: dict[str, str]) -> dict[str, Any]:

@@ -108,6 +108,16 @@ class Buffers:
         return {int(rank): int(at[i]) for rank, i in zip(ranks, first)}
 
     @cached_property
+    def overrun(self) -> frozenset[int]:
+        """Ranks whose ring may have lost what they are at: their oldest entry is open, where peers still hold finished ones."""
+        entries = self.entries
+        if self.is_open.all():
+            return frozenset()
+        at = np.lexsort((entries.order, entries.rank))
+        ranks, first = np.unique(entries.rank[at], return_index=True)
+        return frozenset(int(rank) for rank in ranks[self.is_open[at[first]]])
+
+    @cached_property
     def n_open(self) -> dict[int, int]:
         """How many open entries each rank has."""
         ranks, counts = np.unique(self.entries.rank[self.is_open], return_counts=True)

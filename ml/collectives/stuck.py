@@ -21,7 +21,7 @@ def of_stuck(buffers: Buffers, end: End) -> list[Suspect]:
     stalled = [head for head in end.heads if head.finished and not head.waits_for]
     if stalled:
         return [s for head in stalled for s in _of_stalled(head, end, n_ranks)]
-    idle = _of_idle_devices(end, n_ranks)
+    idle = _of_idle_devices(end, n_ranks, buffers.overrun)
     if idle:
         return idle
     heads = sorted(end.heads, key=lambda h: (h.group, h.sequence, h.op))
@@ -81,10 +81,12 @@ def _leader(end: End) -> int | None:
     return min(blame, key=lambda rank: (-blame[rank], rank)) if is_clear else None
 
 
-def _of_idle_devices(end: End, n_ranks: int) -> list[Suspect]:
+def _of_idle_devices(end: End, n_ranks: int, overrun: frozenset[int]) -> list[Suspect]:
     """Ranks that enqueued what their peers' devices are in already, and whose own device never came to it."""
     begun = {rank for head in end.heads for rank in head.begun}
     idle = [(rank, head) for head in end.heads for rank in head.ranks if rank not in begun]
+    if any(rank in overrun for rank, _ in idle):
+        return []
     if not begun or len(idle) > len(begun):
         return []
     score = weighted(Reason.NOT_STARTED, end.share, n_ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs.adapters.flight_recorder_dump import Dump, dump_of
-from jobs.collectives.dumps import columns_of
+from jobs.collectives.dumps import add_dump
 from ml.collectives.builder import EntriesBuilder
 from ml.collectives.synthetic import Fault, Layout, Recording, dumps
 from ml.collectives.verdict import Syndrome, Verdict, judge
@@ -18,8 +18,7 @@ def verdict(recording: Recording) -> Verdict:
     for rank, document in dumps(recording).items():
         dump = dump_of(document)
         assert isinstance(dump, Dump)
-        labels = {name: group.label for name, group in dump.groups.items()}
-        builder.add(rank, columns_of(dump, labels), {group.label: group.ranks for group in dump.groups.values()}, {})
+        add_dump(builder, rank, dump)
     return judge(builder.entries())
 
 
