@@ -15,6 +15,8 @@ import pyarrow as pa
 from jobs.operations.report import report_row
 from ml.operations.finding import Finding
 from ml.operations.job import Expected, JobOperations, Place, analyse_job, analyse_sums, time_findings
+from ml.operations.patterns import expected_shares
+from ml.operations.profile import usual
 from ml.operations.step_times import StepTimes, step_times
 from schemas import operation_findings, straggler_reports
 
@@ -29,6 +31,18 @@ _ROW = pa.schema(
         pa.field("report", pa.struct([pa.field(c.name, c.type) for c in straggler_reports.TABLE.columns])),
     ]
 )
+_SECONDS = pa.map_(pa.string(), pa.float64())
+_RANGE = pa.struct([pa.field("low", pa.float64()), pa.field("high", pa.float64())])
+USUAL = pa.schema(
+    [
+        pa.field("job_id", pa.string()),
+        pa.field("step_s", pa.float64()),
+        pa.field("transfer_s", _SECONDS),
+        pa.field("layers_s", _SECONDS),
+        pa.field("shares", pa.map_(pa.string(), _RANGE)),
+    ]
+)
+"""What is usual in a baseline: see `ml.operations.profile`."""
 _COMPUTES = ("forward", "backward", "optimizer", "loss")
 
 
@@ -45,17 +59,37 @@ def analyse(operations: pa.Table, facts: pa.Table) -> pa.Table:
     if source == "timeline":
         found = analyse_job(_on_devices(rows, known), place, _expected(known))
     elif source == "kineto":
-        found = analyse_sums(rows)
+        found = analyse_sums(rows, place)
     times, printed = _times(found, known)
     if not len(rows) and times is None:
         return _ROW.empty_table()
     extra = time_findings(times, np.arange(0)) if printed and times is not None else []
     report = report_row(job_id, source, rows, found, times, known)
-    all_found = [*(found.findings if found else ()), *extra]
+    all_found = [*(found.findings if found else ()), *extra, *_limits(report)]
     files = sorted({str(f) for f in rows["file"].dropna().unique()})[:3]
     return pa.Table.from_pylist(
         [{"job_id": job_id, "findings": [_finding_row(job_id, f, files) for f in all_found], "report": report}], schema=_ROW
     )
+
+
+def _limits(report: Mapping[str, Any]) -> list[Finding]:
+    """What was repaired, left out or refused, as notes on the job's coverage: they accuse nobody."""
+    said = list(report["notes"])
+    if report["refused"] and report["method"]:
+        said.append(f"no straggler what-if: {report['refused']}")
+    return [Finding("coverage_note", "temporal", 0.0, f"operations: {text}", text, is_echo=True, is_global=True) for text in said]
+
+
+def usual_of(operations: pa.Table) -> pa.Table:
+    """At most one row, as `USUAL` says: what is usual in one job, a baseline of others."""
+    rows = operations.to_pandas()
+    found = usual(rows) if len(rows) else None
+    if found is None:
+        return USUAL.empty_table()
+    shares = [(name, {"low": low, "high": high}) for name, (low, high) in sorted(found.shares.items())]
+    row = {"job_id": rows["job_id"].iloc[0], "step_s": found.step_s, "transfer_s": sorted(found.transfer_s.items()),
+           "layers_s": sorted(found.layers_s.items()), "shares": shares}  # fmt: skip
+    return pa.Table.from_pylist([row], schema=USUAL)
 
 
 def _best_source(rows: pd.DataFrame) -> tuple[str | None, pd.DataFrame]:
@@ -100,14 +134,21 @@ def _on_devices(rows: pd.DataFrame, known: Mapping[str, Any]) -> pd.DataFrame:
 
 def _expected(known: Mapping[str, Any]) -> Expected:
     baselines = sorted(known.get("expected") or [], key=lambda b: b["baseline_job_id"])
-    transfers: dict[str, list[float]] = {}
-    for baseline in baselines:
-        for name, seconds in dict(baseline["transfer_s"] or []).items():
-            transfers.setdefault(name, []).append(seconds)
+    shares = [
+        {name: (r["low"], r["high"]) for name, r in dict(b["shares"]).items()} for b in baselines if b.get("shares") is not None
+    ]
     return Expected(
         tuple(b["step_s"] for b in baselines if b["step_s"]),
-        {name: float(np.median(seconds)) for name, seconds in transfers.items()},
+        _medians([dict(b["transfer_s"] or []) for b in baselines]),
+        _medians([dict(b.get("layers_s") or []) for b in baselines]),
+        expected_shares(shares),
     )
+
+
+def _medians(maps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each name's values over the maps that have it."""
+    names = sorted({name for values in maps for name in values})
+    return {name: float(np.median([values[name] for values in maps if name in values])) for name in names}
 
 
 def _times(found: JobOperations | None, known: Mapping[str, Any]) -> tuple[StepTimes | None, bool]:

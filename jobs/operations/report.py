@@ -67,7 +67,11 @@ def _recorded_what_if(rows: pd.DataFrame, known: Mapping[str, Any]) -> tuple[Wha
     }
     config = {key.lower(): value for key, value in dict(known.get("config") or []).items()}
     vpp = _configured(config, ("vpp_size", "virtual_pipeline_size", "vpp")) or int(columns["mc"].max(initial=0)) + 1
-    layout = Layout(int(columns["dp_rank"].max()) + 1, int(columns["stage"].max()) + 1, vpp_size=vpp)
+    dp, pp = int(columns["dp_rank"].max()) + 1, int(columns["stage"].max()) + 1
+    world = known.get("world_size")
+    if world and dp > 0 and pp > 0 and world % (dp * pp):
+        return None, f"the trace shows dp {dp} x pp {pp}, which does not divide the world size {world}"
+    layout = Layout(dp, pp, vpp_size=vpp)
     try:
         return analyse(columns, layout), None
     except TraceError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from jobs.core.tables import spark_schema
-from jobs.operations.analysis import OPERATION_COLUMNS, analyse
+from jobs.operations.analysis import OPERATION_COLUMNS, USUAL, analyse, usual_of
 from schemas import operation_findings, straggler_reports
 
 MOST_BASELINES = 5
@@ -23,6 +24,9 @@ _ANALYSED = StructType(
 )
 
 
+_USUAL = ("step_s", "transfer_s", "layers_s", "shares")
+
+
 def chosen_baselines(baselines: DataFrame) -> DataFrame:
     """The best baselines of each job: job_id, baseline_job_id."""
     return baselines.where((F.col("position") >= 1) & (F.col("position") <= MOST_BASELINES)).select("job_id", "baseline_job_id")
@@ -35,30 +39,9 @@ def of_baselines(rows: DataFrame, baselines: DataFrame) -> DataFrame:
 
 
 def operation_profiles(operations: DataFrame) -> DataFrame:
-    """What is usual in each job: job_id, step_s (median step), transfer_s (map of collective name to median seconds a step).
-
-    The last to arrive does not wait, so the shortest duration of a collective among its ranks is its transfer.
-    """
+    """What is usual in each job, a job a group: job_id, step_s, transfer_s and layers_s by name, range of shares by function."""
     timed = operations.where(F.col("source").eqNullSafe("timeline") & F.col("step").isNotNull() & F.col("started_us").isNotNull())
-    ends = timed.groupBy("job_id", "step").agg(F.max(F.col("started_us") + F.col("duration_us")).alias("end_us"))
-    in_order = Window.partitionBy("job_id").orderBy("step")
-    steps = (
-        ends.withColumn("step_s", (F.col("end_us") - F.lag("end_us").over(in_order)) / 1e6)
-        .groupBy("job_id")
-        .agg(F.percentile_approx("step_s", 0.5).alias("step_s"))
-    )
-    transfers = (
-        timed.where(F.col("kind") == "collective")
-        .groupBy("job_id", "name", "step", "sequence")
-        .agg(F.min("duration_us").alias("transfer_us"))
-        .groupBy("job_id", "name", "step")
-        .agg(F.sum("transfer_us").alias("transfer_us"))
-        .groupBy("job_id", "name")
-        .agg((F.percentile_approx("transfer_us", 0.5) / 1e6).alias("transfer_s"))
-        .groupBy("job_id")
-        .agg(F.map_from_entries(F.sort_array(F.collect_list(F.struct("name", "transfer_s")))).alias("transfer_s"))
-    )
-    return steps.join(transfers, "job_id", "left")
+    return timed.select("job_id", *OPERATION_COLUMNS).groupBy("job_id").applyInArrow(usual_of, from_arrow_schema(USUAL))
 
 
 def iteration_times(iterations: DataFrame) -> DataFrame:
@@ -77,12 +60,14 @@ def typical_iterations(iterations: DataFrame) -> DataFrame:
 
 
 def expected(baselines: DataFrame, profiles: DataFrame, printed: DataFrame) -> DataFrame:
-    """For each job what its baselines make expect: job_id, expected (array of step_s, printed_s, transfer_s)."""
+    """For each job what its baselines make expect: job_id, expected (array of step_s, printed_s, transfer_s, layers_s, shares)."""
     usual = profiles.join(printed, "job_id", "full").withColumnRenamed("job_id", "baseline_job_id")
     return (
         baselines.join(usual, "baseline_job_id")
         .groupBy("job_id")
-        .agg(F.collect_list(F.struct("baseline_job_id", "step_s", "printed_s", "transfer_s")).alias("expected"))
+        .agg(
+            F.collect_list(F.struct("baseline_job_id", "step_s", "printed_s", "transfer_s", "layers_s", "shares")).alias("expected")
+        )
     )
 
 

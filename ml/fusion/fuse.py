@@ -107,4 +107,5 @@ def notes_of(case: Case) -> tuple[str, ...]:
         notes.append("no comparable successful job: compared with the fleet's normal templates only, scores are lower")
     if not case.has_library:
         notes.append("no library of normal templates: nothing was filtered")
+    notes += [f.statement for f in case.of("coverage_note")]
     return tuple(notes)

@@ -11,10 +11,12 @@ import pandas as pd
 
 from ml.operations.finding import Finding, milliseconds, strength
 from ml.operations.flat import what_if
+from ml.operations.layers import begins_in, beyond_baselines, in_words
 from ml.operations.ledger import Ledger, book
 from ml.operations.links import slow_transfers
-from ml.operations.patterns import pattern_findings, patterns
+from ml.operations.patterns import pattern_findings, patterns, share_findings
 from ml.operations.peers import WARM_UP, median_of_known, step_lengths
+from ml.operations.profiled import slow_in_profiles
 from ml.operations.rises import operation_rises
 from ml.operations.step_times import DEGRADED_FROM, StepTimes, step_times
 from ml.operations.summed import book_summed
@@ -35,10 +37,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the baselines say: typical step times, and typical transfer of each collective, in seconds."""
+    """What the baselines say, in seconds: typical step times, typical transfer of each collective and time of each layer.
+
+    `shares` has for each function the lowest and highest share of the time that is to be expected.
+    """
 
     step_times_s: tuple[float, ...] = ()
     transfer_s: Mapping[str, float] = field(default_factory=dict)
+    layers_s: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,29 +72,40 @@ def analyse_job(operations: pd.DataFrame, place: Place, expected: Expected | Non
     found = slow_workers(ledger, place.nodes, place.roles, place.groups)
     found += _unexplained(slow_transfers(ledger, place.nodes, place.backend, expected.transfer_s), found)
     found += operation_rises(ledger, typical)
-    found += _pattern_findings(ledger, place.nodes, typical, found)
+    found += _pattern_findings(ledger, place.nodes, typical, found, expected.shares)
     if times is not None:
-        found += time_findings(times, ledger.steps, median_of_known(ledger.ended_s))
+        slower = time_findings(times, ledger.steps, median_of_known(ledger.ended_s))
+        found += [_with_layers(f, ledger, expected.layers_s) for f in slower]
     result, refused = None, None
     try:
         result = what_if(ledger, WARM_UP)
     except TraceError as error:
         refused = str(error)
     silent = sorted(set(place.nodes) - set(ledger.ranks))
-    notes = (f"{len(silent)} ranks left no operations, the first is rank {silent[0]}",) if silent else ()
+    notes = _silent(silent, "operations")
     ordered = tuple(sorted(found, key=lambda f: (-f.score, f.kind, f.ranks, f.subject)))
     return JobOperations(ordered, result, refused, times, ledger.ranks, ledger.notes + notes)
 
 
-def analyse_sums(operations: pd.DataFrame) -> JobOperations:
-    """The what-if of a job of which only sums by step are known (Kineto); findings need more steps than profilers keep."""
+def analyse_sums(operations: pd.DataFrame, place: Place | None = None) -> JobOperations:
+    """Findings and what-if of a job of which only sums by step are known (Kineto)."""
+    place = place or Place()
     ledger = book_summed(operations)
     if ledger is None:
         return JobOperations((), None, "the profiles name no steps, or no rank", None, (), ())
+    found = tuple(slow_in_profiles(ledger, operations, place.nodes, place.roles, place.groups))
+    silent = sorted(set(place.nodes) - set(ledger.ranks))
+    notes = (*ledger.notes, *_silent(silent, "profile"))
+    result, refused = None, None
     try:
-        return JobOperations((), what_if(ledger, 0, 1), None, None, ledger.ranks, ledger.notes)
+        result = what_if(ledger, 0, 1)
     except TraceError as error:
-        return JobOperations((), None, str(error), None, ledger.ranks, ledger.notes)
+        refused = str(error)
+    return JobOperations(found, result, refused, None, ledger.ranks, notes)
+
+
+def _silent(ranks: Sequence[int], what: str) -> tuple[str, ...]:
+    return (f"{len(ranks)} ranks left no {what}, the first is rank {ranks[0]}",) if ranks else ()
 
 
 def _unexplained(transfers: list[Finding], workers: list[Finding]) -> list[Finding]:
@@ -98,9 +116,10 @@ def _unexplained(transfers: list[Finding], workers: list[Finding]) -> list[Findi
 
 
 def _pattern_findings(
-    ledger: Ledger, nodes: Mapping[int, str], typical: npt.NDArray[np.float64], found: list[Finding]
-) -> list[Finding]:
-    """Patterns over the period of the strongest finding, or over the whole run."""
+    ledger: Ledger, nodes: Mapping[int, str], typical: npt.NDArray[np.float64], found: list[Finding],
+    shares: Mapping[str, tuple[float, float]],
+) -> list[Finding]:  # fmt: skip
+    """Patterns over the period of the strongest finding, or over the whole run, beside peers and baselines."""
     first = WARM_UP
     strongest = max(found, key=lambda f: f.score, default=None)
     if strongest is not None and strongest.iteration is not None:
@@ -108,7 +127,19 @@ def _pattern_findings(
     period = typical[first:]
     if not np.isfinite(period).any():
         return []
-    return pattern_findings(ledger, patterns(ledger, first, len(typical)), nodes, float(np.nanmedian(period)))
+    step_s = float(np.nanmedian(period))
+    described = patterns(ledger, first, len(typical), shares)
+    return [*pattern_findings(ledger, described, nodes, step_s), *share_findings(ledger, described, shares, step_s)]
+
+
+def _with_layers(finding: Finding, ledger: Ledger, expected_s: Mapping[str, float]) -> Finding:
+    """For a job that is slower than its baselines: how far each layer is beyond theirs, and where that begins."""
+    if finding.kind != "slower_than_baselines" or not expected_s:
+        return finding
+    beyond = beyond_baselines(ledger, min(WARM_UP, len(ledger.steps) - 1), len(ledger.steps), expected_s)
+    layer = begins_in(beyond, finding.excess_s or 0.0)
+    begins = f": the difference begins in the {layer} layer" if layer else ": in no layer, but in waiting"
+    return replace(finding, layer=layer, statement=f"{finding.statement}; layer by layer {in_words(beyond)}{begins}")
 
 
 def time_findings(times: StepTimes, steps: npt.NDArray[np.int64], ended_s: npt.NDArray[np.float64] | None = None) -> list[Finding]:

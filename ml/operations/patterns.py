@@ -8,7 +8,7 @@ median mean. A pattern is abnormal when it matters (beta > 1 %) and is outside t
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ K_MAD = 5.0
 MOST_COMPARED = 256
 LEAST_EXPLAINED = 0.03
 _QUIET = 0.45
+ROOM = 0.2
+"""Room beside the shares that baselines show: they are few."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,51 @@ def _n_differing(vectors: Floats) -> npt.NDArray[np.int64]:
     scaled = vectors / np.maximum(vectors.max(axis=0), 1e-12)
     sample = scaled[np.linspace(0, len(scaled) - 1, min(len(scaled), MOST_COMPARED)).astype(int)]
     return np.asarray((np.abs(scaled[:, None, :] - sample[None]).sum(axis=2) >= DELTA).sum(axis=1))
+
+
+def expected_shares(baselines: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
+    """The share of the time that each function may take: what it took on any rank of any baseline, and some room.
+
+    Functions that some baseline lacks have no expected range.
+
+        >>> expected_shares([{"forward": (0.30, 0.40)}, {"forward": (0.35, 0.45), "gc": (0.0, 0.1)}])
+        {'forward': (0.23, 0.55)}
+    """
+    if not baselines:
+        return {}
+    names = set.intersection(*(set(shares) for shares in baselines))
+    return {
+        name: (
+            round(max(0.0, (1 - ROOM) * min(s[name][0] for s in baselines) - LEAST_BETA), 6),
+            round((1 + ROOM) * max(s[name][1] for s in baselines) + LEAST_BETA, 6),
+        )
+        for name in sorted(names)
+    }
+
+
+def share_findings(
+    ledger: Ledger, found: list[Pattern], expected: Mapping[str, tuple[float, float]], step_s: float
+) -> list[Finding]:
+    """One finding a function of which most ranks spend more of their time than on any rank of any baseline: no place."""
+    results = []
+    for name in sorted(expected):
+        beyond = [p for p in found if p.name == name and p.beta > max(LEAST_BETA, expected[name][1])]
+        if 2 * len(beyond) <= len(ledger.ranks):
+            continue
+        beta = float(np.median([p.beta for p in beyond]))
+        low, high = expected[name]
+        statement = (
+            f"{len(beyond)} of {len(ledger.ranks)} ranks spend {100 * beta:.1f} % of the time in {name} "
+            f"({beyond[0].layer} layer), where {100 * low:.1f} to {100 * high:.1f} % are expected from the baselines"
+        )
+        excess = (beta - high) * step_s
+        results.append(
+            Finding(
+                "operation_share", "cross_job", min(_QUIET, strength(beta - high)), statement, name, is_global=True,
+                layer=beyond[0].layer, operation=name, excess_s=excess, share_of_step=beta - high,
+            )
+        )  # fmt: skip
+    return results
 
 
 def pattern_findings(ledger: Ledger, found: list[Pattern], nodes: Mapping[int, str], step_s: float) -> list[Finding]:

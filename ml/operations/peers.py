@@ -82,14 +82,22 @@ def last_arrival(ledger: Ledger, positions: tuple[int, ...], first: int, end: in
 def slowest_operations(
     ledger: Ledger, position: int, first: int, end: int, peers: list[list[int]]
 ) -> tuple[str, str, dict[str, float]]:
-    """The operation in which a rank exceeds its peers most, its layer, and the median excess of each, seconds a step."""
+    """The operation in which a rank exceeds its peers most, its layer, and the median excess of each, seconds a step.
+
+    The layer is the one in which most of the difference lies; the operation is the worst one of it.
+    """
     members = next(m for m in peers if position in m)
     beyond: dict[str, float] = {}
     for k, name in enumerate(ledger.names):
         part = beyond_peers(ledger.work_s[k][:, first:end], [members])[position]
         known = part[np.isfinite(part)]
         beyond[name] = float(np.median(known)) if len(known) else 0.0
-    worst = max(range(len(ledger.names)), key=lambda k: (beyond[ledger.names[k]], -k))
+    by_layer: dict[str, float] = {}
+    for name, layer in zip(ledger.names, ledger.layers):
+        by_layer[layer] = by_layer.get(layer, 0.0) + beyond[name]
+    begins = max(sorted(by_layer), key=lambda layer: by_layer[layer])
+    mine = [k for k in range(len(ledger.names)) if ledger.layers[k] == begins]
+    worst = max(mine, key=lambda k: (beyond[ledger.names[k]], -k))
     ranked = dict(sorted(beyond.items(), key=lambda item: (-item[1], item[0]))[:5])
     return ledger.names[worst], ledger.layers[worst], ranked
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ml.operations.changes import segments
 from ml.operations.finding import Finding, milliseconds, numbered, strength, verb
+from ml.operations.layers import beyond_group, in_words
 from ml.operations.ledger import BETWEEN, Ledger
 from ml.operations.pauses import pauses
 from ml.operations.peers import (
@@ -222,9 +223,12 @@ def _finding(
         else ""
     )
     mostly = "" if period.operation is not None else "mostly "
+    members = next(m for m in peers if period.position in m)
+    layers = in_words(beyond_group(ledger, period.position, members, period.first, period.end))
     statement = (
         f"{numbered(ranks)}{place} {verb(ranks, 'work')} {milliseconds(period.seconds)} a step longer than the peers{since} "
-        f"({100 * period.share:.0f} % of the step), {mostly}{where} ({layer} layer){waiting}"
+        f"({100 * period.share:.0f} % of the step), {mostly}{where} ({layer} layer){waiting}; "
+        f"layer by layer against its group: {layers}"
     )
     return Finding(
         "slow_worker" if period.operation is None else "slow_operation", "spatial", score, statement, operation,

@@ -89,3 +89,54 @@ def test_a_single_profile_is_refused_with_its_reason():
 def test_a_job_without_operations_and_iterations_has_no_row():
     assert len(analyse(operation_table([]), facts())) == 0
     assert len(analyse(operation_table(whatif_rows()), pa.table({"job_id": pa.array([], pa.string())}))) == 0
+
+
+def test_what_was_left_out_or_refused_becomes_a_note_on_coverage_that_accuses_nobody():
+    row = one(whatif_rows()[:-1])
+    (note,) = [f for f in row["findings"] if f["kind"] == "coverage_note"]
+    assert note["statement"].startswith("operations: no straggler what-if: operation counts differ")
+    assert (note["score"], note["nodes"], note["is_echo"], note["is_global"]) == (0.0, [], True, True)
+
+
+BAD = [
+    # what is wrong with a recorded trace, the rows, the job's world size, what is said
+    ("a world size that does not multiply out", whatif_rows(), 7, "does not divide the world size 7"),
+    ("unequal operation counts", whatif_rows()[:-1], 8, "operation counts differ"),
+    ("a rank without a trace", [r for r in whatif_rows() if r["dp_rank"] == 1], 8, "1 workers have no operations"),
+    ("negative durations", [r | {"duration_us": -1.0} for r in whatif_rows()], 8, "negative duration"),
+]
+
+
+@pytest.mark.parametrize(("what", "rows", "world", "said"), BAD, ids=[b[0] for b in BAD])
+def test_bad_traces_are_refused_in_the_report_and_in_a_note(what, rows, world, said):
+    row = one(rows, world_size=world)
+    assert row["report"]["slowdown"] is None
+    assert said in row["report"]["refused"]
+    assert any(said in f["statement"] for f in row["findings"] if f["kind"] == "coverage_note")
+
+
+def test_ranks_whose_clocks_differ_are_moved_and_that_is_noted():
+    rows = []
+    for step in range(12):
+        for rank in range(2):
+            at = 1_000_000_000 + step * 200_000 + rank * 90_000  # the second node is 90 ms ahead
+            common = {"job_id": "j", "node": f"n{rank}", "rank": rank, "step": step, "n_calls": 1, "sequence": 0, "source": "timeline",
+                      "file": f"traces/timeline_rank{rank}.jsonl"}  # fmt: skip
+            rows += [common | {"kind": "forward", "layer": "host", "name": "forward", "started_us": at, "duration_us": 100_000.0},
+                     common | {"kind": "collective", "layer": "collective", "name": "dp-allreduce", "group": "dp",
+                               "started_us": at + 100_000, "duration_us": 50_000.0}]  # fmt: skip
+    placed = [{"rank": r, "node": f"n{r}", "role": "trainer", "device": f"cpu:{r}", "groups": []} for r in range(2)]
+    row = one(rows, ranks=placed)
+    assert any("clocks differ between nodes" in f["statement"] for f in row["findings"] if f["kind"] == "coverage_note")
+    assert not any(f["nodes"] and f["score"] >= 0.5 for f in row["findings"])
+
+
+def test_profiles_name_the_slow_rank_with_its_layer():
+    rows = [r | {"step": r["step"] + 2 * k} for r in kineto_rows((0, 1, 2)) for k in range(2)]
+    found = one(rows)["findings"]
+    assert [(f["kind"], f["ranks"]) for f in found if f["nodes"] or f["ranks"]] == []  # two of three are slow: nobody is odd
+    rows = [r | {"rank": {0: 1, 1: 0, 2: 2}[r["rank"]]} for r in rows if r["rank"] < 2] + [
+        r | {"rank": 2} for r in rows if r["rank"] == 0
+    ]
+    (slow,) = [f for f in one(rows)["findings"] if f["ranks"]]
+    assert (slow["kind"], slow["ranks"], slow["layer"], slow["operation"]) == ("slow_worker", [0], "gpu", "gemm")
