@@ -29,6 +29,7 @@ from ml.fusion.evaluate import evaluate
 from ml.log_diffs.cross_job import job_diff
 from ml.templates.alerts import alerts_of
 from ml.templates.masking import masked_messages
+from ml.templates.predefined import predefined_of
 
 Tables = dict[str, pa.Table]
 
@@ -53,7 +54,9 @@ def with_templates(tables: Tables) -> pd.DataFrame:
     masked = masked_messages(keys["message"].tolist()) if len(keys) else []
     by_key = dict(zip(keys["message_key"], masked))
     alert = dict(zip(keys["message_key"], alerts_of(keys["message"].tolist()))) if len(keys) else {}
-    logs["template_id"] = [f"{k & 0xFFFFFFFFFFFFFFFF:016x}" for k in logs["message_key"]]
+    told = {k for k, name in alert.items() if name}
+    fixed = {k: f.template_id for k, f in zip(keys["message_key"], predefined_of(masked)) if f is not None and k not in told}
+    logs["template_id"] = [fixed.get(k) or f"{k & 0xFFFFFFFFFFFFFFFF:016x}" for k in logs["message_key"]]
     logs["template"] = [by_key[k] for k in logs["message_key"]]
     logs["alert"] = [alert[k] for k in logs["message_key"]]
     return logs
@@ -101,8 +104,8 @@ def bundle(
         "counts": [
             {
                 "template_id": k[0],
-                "role": k[1],
-                "node": k[2],
+                "role": k[1] if isinstance(k[1], str) else None,
+                "node": k[2] if isinstance(k[2], str) else None,
                 "n_events": len(g),
                 "ranks": sorted({int(r) for r in g["rank"].dropna()}),
             }

@@ -15,8 +15,9 @@ NUMBER = r"[-+]?(?:\d[\d,]{0,24}(?:\.\d{0,24})?|\.\d{1,24})(?:[eE][-+]?\d{1,3})?
 _PROGRESS = re.compile(
     r"(?:^"
     r"|[\s,{(|/'\"])(?:global[_ ]?step|micro_step|iteration|iter|step|Iteration|Iter|Step|ITERATION|ITER|STEP)s?"
-    r"['\"]?\s{0,8}[:=\[ ]\s{0,12}(\d{1,12})(?:\s{0,8}/\s{0,8}(\d{1,12}))?(?![\d.:-])"
+    r"['\"]?\s{0,8}[:=\[ ]\s{0,12}#?(\d{1,12})(?:\s{0,8}/\s{0,8}(\d{1,12}))?(?![\d.-]|:\d)"
 )
+_SPACED_LOSS = re.compile(rf"\b(\w{{0,24}}loss) {{1,4}}({NUMBER})(?=$|[\s,;|)])", re.I)
 _GLOBAL_STEP = re.compile(r"global_?step\s{0,4}[=:]\s{0,4}(\d{1,12})")
 _PAIR = re.compile(
     rf"([A-Za-z][\w()/%@. -]{{0,48}}?)['\"]?\s{{0,4}}[:=]\s{{0,12}}[\[(]{{0,2}}({NUMBER})(?=$|[\s,;|)\]}}%(]|[A-Za-z])"
@@ -64,7 +65,7 @@ class Progress:
     def loss(self) -> float | None:
         """Training loss: by its usual names, else the first pair that is called a loss."""
         named = self.first(LOSSES)
-        return named if named is not None else next((v for k, v in self.values.items() if k.endswith("loss")), None)
+        return named if named is not None else next((v for k, v in self.values.items() if k.lower().endswith("loss")), None)
 
     @property
     def step_time_s(self) -> float | None:
@@ -94,6 +95,8 @@ def progress_of(message: str) -> Progress | None:
     values = (
         _bar_pairs(head) if head.count("|") > 2 else {k.rpartition("  ")[2].strip(" -"): _number(v) for k, v in _PAIR.findall(head)}
     )
+    if not values and (spaced := _SPACED_LOSS.search(head)):
+        values[spaced[1].lower()] = _number(spaced[2])
     step = _GLOBAL_STEP.search(head)
     iteration = int(step.group(1)) if step else int(found.group(1))
     if all(name.lower() in _NO_FIGURES for name in values) or not (found.start() < 80 or "loss" in head):
@@ -241,6 +244,11 @@ _ML_PHASES = {
     "save_checkpoint_start": "checkpoint",
     "save_checkpoint_stop": "train",
 }
+
+
+def says_no_phase(message: str) -> bool:
+    """Whether a message neither begins nor ends a phase."""
+    return not _SAVED.search(message[:200]) and not any(pattern.search(message[:300]) for _, _, pattern in _PHASES)
 
 
 @dataclass

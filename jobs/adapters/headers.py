@@ -35,6 +35,8 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("hyperpod", "[", r"\[rank(\d{1,6})-[\w-]{1,64}\]: ?"),
     ("rank", "[", r"\[[Rr](?:ank|ANK)[ =:]?(\d{1,6})\](:?) ?"),
     ("local", "[", r"\[([A-Za-z_]{3,24}?)(\d{1,4})\]: ?"),
+    ("mpi", "[", r"\[\d{1,4},(\d{1,6})\](?:<std\w{2,4}>)?(:)"),
+    ("ray", "(", r"\([A-Za-z_][\w.<>-]{0,80} pid=(\d{1,8})(?:, ip=([\w.:-]{1,45}))?\) ?"),
     ("glog", "[", rf"\[{GLOG}(?: \d{{1,8}})? {_SOURCE}\](?: |$)"),
     ("glog", "IWEFDC", rf"{GLOG} {{1,8}}(?:\d{{1,8}} )?{_SOURCE}\](?: |$)"),
     ("stamp", "[", rf"\[{ISO}\](?: - | |:|$)?"),
@@ -54,9 +56,11 @@ TOKENS: tuple[tuple[str, str, str], ...] = (
     ("level", "-DIWEFCTNdiwef", rf"(?:- )?{_LEVEL}(?!{_LOGGER})(?:: ?| - | \| |(?<=[A-Z]) {{1,8}}(?=\S))"),
     ("nccl", _LETTERS, r"([A-Za-z][\w.-]{0,62}):(\d{1,8}):\d{1,8} \[(\d{1,3})\] (?=NCCL (INFO|WARN|TRACE|ERROR)?)"),
     ("host", "abcdefghijklmnopqrstuvwxyz", r"([a-z][\w-]{0,62}\d[\w.-]{0,62}): (?=\[\d{4}-|\[rank|iteration)"),
+    ("hosts", _LETTERS, r"([A-Za-z][\w-]{0,62}\d[\w.-]{0,62}): ?"),
 )  # fmt: skip
 _LABEL = r" {0,6}(\d{1,6}): ?"
 AFTER_STAMP_ONLY = frozenset({"logger_level"})
+_DIGITS = re.compile(r"\d+")
 
 
 class Header(NamedTuple):
@@ -155,6 +159,10 @@ def _read_host(found: Found, clock: Clock, groups: tuple[str | None, ...]) -> No
     found.node = groups[0]
 
 
+def _read_ray(found: Found, clock: Clock, groups: tuple[str | None, ...]) -> None:
+    found.pid, found.node, found.is_prefixed = int(str(groups[0])), groups[1] or found.node, True
+
+
 def _read_nccl(found: Found, clock: Clock, groups: tuple[str | None, ...]) -> None:
     found.node, found.pid = groups[0], int(str(groups[1]))
     if groups[3]:
@@ -177,7 +185,7 @@ _READERS = {
     "nemo": _read_nemo, "hyperpod": _read_rank, "rank": _read_rank, "local": _read_local, "glog": _read_glog, "stamp": _read_stamp,
     "hf": _read_hf, "level": _read_level, "epoch": _read_epoch, "source": _read_nothing, "name": _read_nothing, "kineto": _read_hf,
     "syslog": _read_syslog, "logger_level": _read_level, "level_logger": _read_level, "python": _read_level, "host": _read_host,
-    "label": _read_label, "nccl": _read_nccl,
+    "label": _read_label, "nccl": _read_nccl, "mpi": _read_rank, "ray": _read_ray, "hosts": _read_host,
 }  # fmt: skip
 _COMPILED = [re.compile(pattern) for _, _, pattern in TOKENS]
 _N_GROUPS = [pattern.groups for pattern in _COMPILED]
@@ -201,6 +209,7 @@ class HeaderReader:
         self._layouts: list[tuple[re.Pattern[str], tuple[int, ...]]] = []
         self._seen: set[tuple[int, ...]] = set()
         self._n_uses: Counter[tuple[int, ...]] = Counter()
+        self._host_shapes: set[str] = set()
 
     def read(self, line: str) -> Header:
         """The header of one line."""
@@ -229,6 +238,8 @@ class HeaderReader:
             if name in AFTER_STAMP_ONLY and not any(t < LABEL_TOKEN and TOKENS[t][0] in _TIMED for t in tokens):
                 continue
             found = _COMPILED[token].match(line, at)
+            if found and name == "hosts" and (tokens or _shape(found[1]) not in self._host_shapes):
+                continue
             if found and found.end() > at:
                 return token, found
         return None
@@ -243,9 +254,13 @@ class HeaderReader:
             at, tokens, groups = label.end(), (LABEL_TOKEN,), label.groups()
         while step := self._next(line, at, tokens):
             token, found = step
+            if TOKENS[token][0] == "host":
+                self._host_shapes.add(_shape(found[1]))
             at, tokens, groups = found.end(), (*tokens, token), (*groups, *found.groups())
         if not tokens:
             return NOTHING
+        if tokens[0] < LABEL_TOKEN and TOKENS[tokens[0]][0] == "hosts":
+            return self._header(at, tokens, groups)
         if not line.startswith(" ") and tokens not in self._seen and len(self._layouts) < 8:
             self._seen.add(tokens)
             joint = "".join(_LABEL if t == LABEL_TOKEN else TOKENS[t][2] for t in tokens)
@@ -265,6 +280,11 @@ class HeaderReader:
             start, found.at_us, found.precision_s, found.level, found.rank, found.local_rank, found.role, found.node, found.label,
             found.is_prefixed, found.pid,
         )  # fmt: skip
+
+
+def _shape(host: str) -> str:
+    """A host's name without its numbers: pdsh prints a host before every line, once one was sure the others are as well."""
+    return _DIGITS.sub("0", host)
 
 
 _TIMED = frozenset({"stamp", "nemo", "glog", "syslog", "epoch", "hf", "kineto"})

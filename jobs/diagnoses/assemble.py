@@ -1,11 +1,12 @@
 """One job's bundle of findings becomes a case, and its diagnosis a row of `diagnoses`.
 
 A bundle is a mapping: `job`, and lists of rows `ranks`, `findings` (rows of any `*_findings` table with a key `table`),
-`baselines` (`baseline_job_id, score, differing`), `node_events`; numbers and texts `has_library`, `library`, `models`, `code`.
+`baselines` (`baseline_job_id, score, differing`), `node_events`; numbers and texts `has_library`, `library`, `code`.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,11 +25,22 @@ def case_of(bundle: Mapping[str, Any]) -> Case:
     findings = [finding_of(r, r["table"]) for r in rows]
     events = event_findings(job, [event_of(r) for r in bundle.get("node_events") or ()])
     templates = [template_of(r) for r in rows if r.get("template_id")]
-    versions = {key: str(bundle[key]) for key in ("library", "models", "code") if bundle.get(key)}
+    versions = {key: str(bundle[key]) for key in ("library", "code") if bundle.get(key)}
+    if models := models_of(rows):
+        versions["models"] = models
     return Case(
         job, tuple(sorted([*findings, *events], key=lambda f: (f.table, f.kind, f.statement))), tuple(templates),
         tuple(baselines_of(bundle.get("baselines") or ())), bool(bundle.get("has_library", True)), versions,
     )  # fmt: skip
+
+
+def models_of(rows: Iterable[Mapping[str, Any]]) -> str | None:
+    """One hash for all machine models whose scores a diagnosis rests on, None when there were none.
+
+    First 16 hex digits of the SHA-256 of their sorted ids; the ids themselves stand in `machine_scores`.
+    """
+    ids = sorted({str(r["model_id"]) for r in rows if r.get("model_id")})
+    return hashlib.sha256("|".join(ids).encode()).hexdigest()[:16] if ids else None
 
 
 def diagnosis_row(case: Case, rules: Sequence[Rule] = ()) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from schemas import diagnoses
 from schemas.columns import FINDING_COLUMNS
 
 TEMPLATE_COLUMNS = ("template_id", "template", "alert", "n_events", "first_at", "in_baselines", "in_library", "example")
+MODEL = "model_id"
+"""The model behind a machine score: the diagnosis names the models that it rests on."""
 
 
 def all_findings(tables: Mapping[str, DataFrame]) -> DataFrame:
@@ -27,7 +29,8 @@ def all_findings(tables: Mapping[str, DataFrame]) -> DataFrame:
     for name in sorted(tables):
         rows = tables[name]
         extra = [F.col(c) if name == "log_findings" else F.lit(None).cast(types[c]).alias(c) for c in TEMPLATE_COLUMNS]
-        parts.append(rows.select(*shared, F.lit(name).alias("table"), *extra))
+        model = F.col(MODEL) if MODEL in rows.columns else F.lit(None).cast("string").alias(MODEL)
+        parts.append(rows.select(*shared, F.lit(name).alias("table"), *extra, model))
     return reduce(DataFrame.unionByName, parts)
 
 

@@ -15,6 +15,10 @@ from ml.fusion.types import Case, Cause, Symptom
 from ml.log_diffs.topology import Finding
 
 HERE = Path(__file__).parent
+KEYS = frozenset(
+    ("class", "confidence", "events", "codes", "symptoms", "kinds", "raised", "text", "metrics", "accuses", "about", "stack")
+)
+"""What a cause rule may name."""
 UNMEASURED = frozenset({"machine_silent", "machine_frozen"})
 
 
@@ -51,6 +55,9 @@ class Rule:
     raised: re.Pattern[str] | None
     text: re.Pattern[str] | None
     metrics: re.Pattern[str] | None
+    accuses: frozenset[str] = frozenset()
+    about: re.Pattern[str] | None = None
+    stack: re.Pattern[str] | None = None
 
 
 @cache
@@ -78,14 +85,15 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     """Rules of a YAML text; raises ValueError that names the rule when a key is unknown or a pattern does not compile."""
     found = []
     for number, raw in enumerate(yaml.safe_load(text)["rules"], 1):
-        unknown = set(raw) - {"class", "confidence", "events", "codes", "symptoms", "kinds", "raised", "text", "metrics"}
+        unknown = set(raw) - KEYS
         if unknown:
             raise ValueError(f"cause rule {number}: unknown {', '.join(sorted(unknown))}")
         found.append(
             Rule(
                 raw["class"], float(raw.get("confidence", 0.5)), frozenset(raw.get("events", ())), frozenset(raw.get("codes", ())),
                 frozenset(raw.get("symptoms", ())), frozenset(raw.get("kinds", ())), _pattern(raw, "raised", number, whole=True),
-                _pattern(raw, "text", number), _pattern(raw, "metrics", number),
+                _pattern(raw, "text", number), _pattern(raw, "metrics", number), frozenset(raw.get("accuses", ())),
+                _pattern(raw, "about", number), _pattern(raw, "stack", number),
             )
         )  # fmt: skip
     return tuple(found)
@@ -127,7 +135,15 @@ def _fits(rule: Rule, case: Case, symptom: Symptom, origins: list[Finding]) -> b
         and (raised is None or any(raised.match(kind) for kind in _raised(origins)))
         and (text is None or any(text.search(f.statement) for f in origins if f.source == "logs"))
         and (rule.metrics is None or any(_is_metric(f, rule) for f in origins))
+        and (not rule.accuses or any(_is_accused(f, rule) for f in origins))
+        and (rule.stack is None or any(f.source == "stacks" and f.score >= 0.5 and rule.stack.search(f.statement) for f in origins))
     )
+
+
+def _is_accused(finding: Finding, rule: Rule) -> bool:
+    """Whether a strong finding of one of the rule's kinds accuses a place, about what the rule says."""
+    is_strong = finding.kind in rule.accuses and finding.accuses and finding.score >= 0.5
+    return is_strong and (rule.about is None or bool(rule.about.search(finding.subject or "")))
 
 
 def _is_event(finding: Finding, rule: Rule) -> bool:

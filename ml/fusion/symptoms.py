@@ -12,7 +12,7 @@ STRONG = 0.5
 GONE_STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "PREEMPTED", "REVOKED", "REQUEUED"})
 OUT_OF_TIME = frozenset({"TIMEOUT", "DEADLINE"})
-DIRECT_KINDS = ("rank_exit_signal", "rank_exception", "rank_exit_mute", "rank_exit_terminated")
+DIRECT_KINDS = ("rank_exit_signal", "node_exit_signal", "rank_exception", "rank_exit_mute", "rank_exit_terminated")
 
 
 def symptom_of(case: Case) -> Symptom:
@@ -108,6 +108,8 @@ def _is_oom(case: Case) -> bool:
 
 
 def _is_node_gone(case: Case) -> bool:
+    if any(f.accuses and f.score >= STRONG for f in case.of("node_lost")):
+        return True
     gone = {n for f in case.of("node_without_ending") for n in f.nodes}
     odd = {n for f in case.of("node_exit_differs") for n in f.nodes}
     down = {n for f in case.findings if f.kind == "node_event" and f.subject in ("reboot", "power", "lockup") for n in f.nodes}

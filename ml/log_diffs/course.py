@@ -99,10 +99,14 @@ def slow_stretch(times: Floats, min_ratio: float = 2.0) -> tuple[int, int, float
 
 
 def pauses(times: Floats, factor: float = 4.0) -> tuple[int, int, float] | None:
-    """Long single steps that take at least a fifth of the time from the first of them on: (first index, number, their share)."""
+    """Long single steps that take a fifth of the time from the first of them on: (first index, number, their share).
+
+    The warm-up is left out.
+    """
     if len(times) < MIN_BEFORE + MIN_AFTER:
         return None
     is_long = times > factor * np.median(times)
+    is_long[:WARM_UP] = False
     where = np.nonzero(is_long)[0]
     if len(where) < 3:
         return None

@@ -51,13 +51,14 @@ def onset_findings(evidence: Evidence, said: Sequence[Finding]) -> list[Finding]
         behind = progress.behind_findings(job, steps)
         found += left_out + [replace(f, is_echo=True) if left_out else f for f in behind]
         found += onset.silence_findings(job, progress_at, failed_at or _told_at(said), _usual_pace(times, iterations), step)
-    if step is not None and _has_stepped(steps, iterations):
+    has_stepped = step is not None and _has_stepped(steps, iterations)
+    if has_stepped or _has_trained(evidence):
         found.append(
             Finding(
                 "logs",
                 "temporal",
                 "progressed",
-                f"the job made steps up to {step}",
+                f"the job made steps up to {step}" if has_stepped else "the job printed a loss, so it had begun to train",
                 0.0,
                 at=progress_at,
                 iteration=step,
@@ -93,6 +94,15 @@ def _told_at(said: Sequence[Finding]) -> float | None:
 def _has_stepped(steps: pd.DataFrame, iterations: pd.DataFrame) -> bool:
     """Whether a whole step was made: a progress line was printed, or some rank went on to a second step."""
     return not iterations.empty or (not steps.empty and steps["step"].nunique() > 1)
+
+
+def _has_trained(evidence: Evidence) -> bool:
+    """Whether lines of training progress were printed where neither steps nor iteration numbers are known."""
+    if not evidence.steps.empty or not evidence.iterations.empty:
+        return False
+    return any(c.template_id.startswith("training.") for c in evidence.counts) or any(
+        u.phase in ("train", "evaluate", "checkpoint") for u in evidence.utterances
+    )
 
 
 def _usual_pace(times: pd.DataFrame, iterations: pd.DataFrame) -> float | None:

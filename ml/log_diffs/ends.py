@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import re
 
-from ml.log_diffs.exits import signal_name
+from ml.log_diffs.exits import Exit, signal_name
 from ml.log_diffs.messages import Voice
 from ml.log_diffs.topology import Finding, Job, is_nearly_all, where
 from ml.log_diffs.utterances import TIE_S, End, Utterance, Words
 
+_NODE_LOST = re.compile(
+    r"\bnode failure on (?P<a>[\w.-]{1,253})"
+    r"|\b(?:node|host)[ :\"'=]{1,3}(?P<b>[\w.-]{1,253})[\"']? (?:is |has |went |was |became )?(?:now )?"
+    r"(?:not ?responding|down|unreachable|not ?ready|lost|rebooted|failed|dead)\b"
+    r"|\blost (?:contact|connection|communication) (?:with|to) (?:the )?(?:remote )?(?:node|host|daemon on)[ :]{1,2}"
+    r"(?P<c>[\w.-]{1,253})"
+    r"|\bno heartbeat from (?:node |host |agent )?(?P<d>[\w.-]{1,253})",
+    re.IGNORECASE,
+)
 _TOLD_TO_END = re.compile(r"(?:received|got|caught)[^\n]{0,40}\b(?:signal|sig(?:term|int|hup|usr[12]))\b|preempt", re.IGNORECASE)
 
 
@@ -33,6 +42,48 @@ def exit_findings(words: Words) -> list[Finding]:
             )
         )  # fmt: skip
     return found
+
+
+def unplaced_exit_findings(words: Words) -> list[Finding]:
+    """Nodes on which a process was ended by a signal or died, where no report says which rank it was: the first of them."""
+    if any(end.exit.is_signal for end in words.ends.values()):
+        return []
+    bad = [(host, each, said) for host, each, said in words.unplaced if each.is_signal or (each.host and not each.is_orderly)]
+    signalled = [one for one in bad if one[1].is_signal] or bad
+    known = set(words.job.nodes)
+    first: dict[str, tuple[Exit, Utterance]] = {}
+    for host, each, said in sorted(signalled, key=lambda one: (one[2].first_at or 0.0, one[2].line or 0, one[0])):
+        if host in known or not known:
+            first.setdefault(host, (each, said))
+    is_global = len(known) > 1 and is_nearly_all(len(first), len(known))
+    return [
+        Finding(
+            "logs", "spatial", "node_exit_signal",
+            f"a process on {host} {f'was ended by {signal_name(each.code)}' if each.is_signal else 'died'}, its launcher reports",
+            0.85 / (1 if is_global else len(first)), (host,), words.job.ranks_on((host,)), is_global=is_global,
+            at=said.first_at, subject=said.template_id, refs=said.ref,
+        )
+        for host, (each, said) in sorted(first.items())
+    ]  # fmt: skip
+
+
+def lost_node_findings(words: Words) -> list[Finding]:
+    """Nodes that a scheduler, a launcher or a cluster's control plane reports as gone."""
+    told: dict[str, Utterance] = {}
+    for said in sorted(words.utterances, key=lambda u: (u.first_at or 0.0, u.template_id)):
+        for found in _NODE_LOST.finditer(said.message[:4000]):
+            host = next((name for name in found.groups() if name), "").rstrip(".")
+            if host in words.job.nodes:
+                told.setdefault(host, said)
+    is_global = len(words.job.nodes) > 1 and is_nearly_all(len(told), len(words.job.nodes))
+    return [
+        Finding(
+            "logs", "spatial", "node_lost", f"node {node} is reported as gone: {said.message.strip().splitlines()[0][:160]}",
+            0.85 / len(told), (node,), words.job.ranks_on((node,)), is_global=is_global, at=said.first_at, phase=said.phase,
+            subject=said.template_id, refs=said.ref,
+        )
+        for node, said in sorted(told.items())
+    ]  # fmt: skip
 
 
 def _terminated(words: Words) -> list[Finding]:

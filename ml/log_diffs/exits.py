@@ -1,4 +1,4 @@
-"""How each process ended, as launchers report it: torchrun's agent, srun, mpirun, DeepSpeed's launcher."""
+"""How each process ended, as launchers report it: torchrun's agent, srun, mpirun, DeepSpeed's, Composer's, Ray's, Kubernetes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,32 @@ _SRUN = re.compile(r"srun: error: (?P<host>[\w.\-\[\],]{1,255}): tasks? (?P<task
 _MPI = re.compile(r"process rank (?P<rank>\d{1,7}) with PID \d+ on node (?P<host>\S{1,255}) exited on signal (?P<signal>\d{1,2})")
 _PLAIN = re.compile(
     r"\brank[ =:]{0,2}(?P<rank>\d{1,7})\b[^\n]{0,80}?"
-    r"\b(?:exited|died|terminated|killed)\b[^\n]{0,40}?\b(?P<what>signal|code|status)[ =:]{0,3}(?P<code>-?\d{1,5})",
+    r"\b(?:exited|died|terminated|killed|crashed|failed|aborted)\b"
+    r"[^\n]{0,40}?\b(?P<what>signal|code|status)[ =:]{0,3}(?P<code>-?\d{1,5})",
     re.IGNORECASE,
 )
-_RETURN = re.compile(r"exits with return code = (?P<code>-?\d{1,5})")
+_RETURN = re.compile(r"(?:--local_rank[= ](?P<local>\d{1,4})\b[^\n]{0,2000})?exits with return code = (?P<code>-?\d{1,5})")
+_SPAWNED = re.compile(
+    r"\bprocess (?P<local>\d{1,4}) terminated with (?:signal (?P<signal>SIG[A-Z]{2,6})|exit code (?P<code>-?\d{1,5}))",
+    re.IGNORECASE,
+)
+_DIED_WITH = re.compile(r"died with <Signals\.SIG[A-Z]{2,6}: (?P<signal>\d{1,2})>")
+_ACTOR = re.compile(
+    r"\bActor(?:Died|Unavailable)?Error\b[^\0]{0,600}?\bip: (?P<host>[\w.:-]{1,64})[^\0]{0,200}?\bworker process has died"
+)
+_CONTAINER = re.compile(
+    r"\b(?:pod|container|worker|actor|executor)\b[ /:\"'\[]{1,4}(?P<host>[\w.-]{1,253})[^\n]{0,120}?"
+    r"(?:\b(?P<oom>OOMKilled)\b|\bexit ?code[\"' =:]{1,4}(?P<code>-?\d{1,3})\b)",
+    re.IGNORECASE,
+)
 _HOW = (
     ("out of memory", -9), ("out-of-memory", -9), ("killed", -9), ("segmentation fault", -11), ("bus error", -7), ("aborted", -6),
     ("illegal instruction", -4), ("floating point", -8), ("terminated", -15),
 )  # fmt: skip
+
+
+UNKNOWN_CODE = 1
+"""A launcher that tells of a death without a code."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +109,8 @@ def _same(one: Exit, other: Exit) -> bool:
         return False
     if one.rank is not None and other.rank is not None:
         return one.rank == other.rank
+    if one.rank is None and one.local_rank is None:
+        return one.host == other.host
     return one.local_rank is not None and one.local_rank == other.local_rank
 
 
@@ -126,7 +146,22 @@ def _others(text: str) -> Iterator[Exit]:
         code = -abs(number) if line["what"].lower() == "signal" else normal_code(number)
         yield Exit(code, int(line["rank"]))
     for line in _RETURN.finditer(text):
-        yield Exit(normal_code(int(line["code"])))
+        yield Exit(normal_code(int(line["code"])), local_rank=int(line["local"]) if line["local"] else None, is_first=True)
+    for line in _SPAWNED.finditer(text):
+        code = -_number_of(line["signal"]) if line["signal"] else normal_code(int(line["code"]))
+        yield Exit(code, local_rank=int(line["local"]))
+    for line in _DIED_WITH.finditer(text):
+        yield Exit(-int(line["signal"]))
+    for line in _ACTOR.finditer(text):
+        yield Exit(UNKNOWN_CODE, host=line["host"])
+    for line in _CONTAINER.finditer(text):
+        code = -9 if line["oom"] else normal_code(int(line["code"]))
+        yield Exit(code, host=line["host"])
+
+
+def _number_of(name: str) -> int:
+    """Number of a signal's name, 0 for one that does not exist here."""
+    return int(getattr(signal, name.upper(), 0))
 
 
 def _numbers(spans: str) -> list[int]:

@@ -70,8 +70,8 @@ _FAILURE = re.compile(
 )
 
 _SUMMARY = re.compile(
-    r"^(?:\[[^\]\n]{1,40}\]:?[ \t]*)?((?:[A-Za-z_]\w*\.){0,8}[A-Z]\w{0,60}?"
-    r"(?:Error|Exception|Interrupt|Exit|Timeout|NotFound|Failure|Abort|EOF)\w{0,20}"
+    r"^(?:\[[^\]\n]{1,40}\]:?[ \t]*)?((?:[A-Za-z_]\w*\.){0,8}(?:Exception|[A-Z]\w{0,60}?"
+    r"(?:Error|Exception|Interrupt|Exit|Timeout|NotFound|Failure|Abort|EOF)\w{0,20})"
     r"|(?:[A-Za-z_]\w*\.){1,8}[a-z]{1,20}(?:error|exception|timeout))"
     r"(?::[ \t]*([^\n]{0,400})|[ \t]*$)",
     re.MULTILINE,

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ml.log_diffs.ends import exit_code_findings, exit_findings, launcher_findings, silent_exit_findings
+from ml.log_diffs.ends import (
+    exit_code_findings,
+    exit_findings,
+    launcher_findings,
+    lost_node_findings,
+    silent_exit_findings,
+    unplaced_exit_findings,
+)
 from ml.log_diffs.messages import Voice
 from ml.log_diffs.topology import Finding, Job, is_nearly_all, rank_ranges, where
 from ml.log_diffs.utterances import TIE_S, Utterance, Words, words_of
@@ -54,7 +61,7 @@ def _unplaced(words: Words) -> list[Finding]:
                 "spatial",
                 "rank_exception",
                 f"{'nodes ' + ', '.join(nodes) if nodes else 'a process'} raised {kind}: {text}",
-                0.6 / max(1, len(nodes)),
+                0.6 if is_global else 0.6 / max(1, len(nodes)),
                 nodes,
                 is_global=is_global,
                 at=group[0].first_at,
@@ -176,6 +183,8 @@ def all_findings(job: Job, utterances: Sequence[Utterance], last_at: dict[str, f
         *exit_findings(words),
         *launcher_findings(words),
         *silent_exit_findings(words),
+        *unplaced_exit_findings(words),
+        *lost_node_findings(words),
         *exception_findings(words),
         *echo_findings(words),
         *missing_voice_findings(words),

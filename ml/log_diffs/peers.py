@@ -27,12 +27,16 @@ def node_findings(evidence: Evidence) -> list[NodeFinding]:
 
 
 def _news(evidence: Evidence) -> set[str]:
-    """Templates that may accuse: news to the fleet or alerts, that speak of the writer itself."""
+    """Templates that may accuse: news to the fleet or alerts, that speak of the writer itself.
+
+    Without a baseline every other framework's chatter is news: then only what tells of a failure may accuse.
+    """
+    voices = (Voice.ORIGIN, Voice.PLAIN) if evidence.n_baselines else (Voice.ORIGIN,)
     speaks = {u.template_id: u for u in evidence.utterances}
     known = set(evidence.diff.loc[evidence.diff["change"] == "same", "template_id"]) if len(evidence.diff) else set()
     return {
         t for t, u in speaks.items()
-        if not u.is_normal and (u.alert or t not in known) and u.voice in (Voice.ORIGIN, Voice.PLAIN) and not u.exits
+        if not u.is_normal and (u.alert or t not in known) and u.voice in voices and not u.exits
     }  # fmt: skip
 
 

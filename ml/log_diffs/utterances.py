@@ -79,6 +79,8 @@ class Words:
     job: Job
     utterances: tuple[Utterance, ...]
     ends: dict[int, End] = field(default_factory=dict)
+    unplaced: tuple[tuple[str, Exit, Utterance], ...] = ()
+    """Ends of processes of which only the node is known."""
 
     def of(self, *voices: Voice) -> list[Utterance]:
         """Utterances of ranks with one of these voices that are not normal for the fleet, in order of time and rank."""
@@ -106,10 +108,14 @@ class Words:
 def words_of(job: Job, utterances: Sequence[Utterance]) -> Words:
     """Sort out who ended how; of several reports of one rank, the first that is not orderly counts, else the first."""
     ends: dict[int, End] = {}
+    unplaced: list[tuple[str, Exit, Utterance]] = []
+    utterances = [placed(job, said) for said in utterances]
     for said in sorted(utterances, key=lambda u: (u.first_at or 0.0, u.node or "", u.template_id)):
         for each in said.exits:
-            rank = each.rank if each.rank is not None else job.rank_at(said.node, each.local_rank)
+            rank = each.rank if each.rank is not None else _only_rank(job, said, each)
             if rank is None:
+                if (host := each.host or said.node) is not None:
+                    unplaced.append((host, each, said))
                 continue
             at = _when(each, said)
             known = ends.get(rank)
@@ -120,7 +126,23 @@ def words_of(job: Job, utterances: Sequence[Utterance]) -> Words:
             ):
                 is_first = each.is_first or (known is not None and known.exit.code == each.code and known.exit.is_first)
                 ends[rank] = End(rank, replace(each, is_first=is_first), at, said.ref, said.template_id)
-    return Words(job, tuple(utterances), ends)
+    return Words(job, tuple(utterances), ends, tuple(unplaced))
+
+
+def placed(job: Job, said: Utterance) -> Utterance:
+    """With its rank, where its node has but one and no launcher speaks: a pod, a host with one process."""
+    if said.rank is not None or said.node is None or said.stream == "agent" or said.role == "launcher" or said.exits:
+        return said
+    ranks = job.ranks_on((said.node,))
+    return replace(said, rank=ranks[0]) if len(ranks) == 1 and len(job.places) > 1 else said
+
+
+def _only_rank(job: Job, said: Utterance, each: Exit) -> int | None:
+    """Rank of an end that names none: by local rank, else the only one of its host."""
+    if each.local_rank is not None:
+        return job.rank_at(each.host or said.node, each.local_rank)
+    ranks = job.ranks_on((each.host or said.node or "",))
+    return ranks[0] if len(ranks) == 1 else None
 
 
 def _when(each: Exit, said: Utterance) -> float | None:

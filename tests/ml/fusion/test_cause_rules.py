@@ -11,6 +11,12 @@ def raised(text):
     return Finding("logs", "spatial", "rank_exception", f"rank 1 on n1 raised {text}", 0.9, ("n1",), (1,))
 
 
+def ended(name):
+    return Finding(
+        "logs", "spatial", "rank_exit_signal", f"rank 1 on n1 was ended by {name}, its launcher reports", 0.9, ("n1",), (1,)
+    )
+
+
 def event(kind, text):
     return Finding("node_events", "spatial", "node_event", text, 0.9, ("n1",), subject=kind, table="node_events")
 
@@ -37,6 +43,14 @@ def case(*findings):
         (event("xid", "n1 reported xid 94: contained ECC error"), "ECCError"),
         (event("xid", "n1 reported xid 74: NVLink error"), "NVLinkError"),
         (event("ecc", "n1 reported ecc"), "ECCError"),
+        (raised("RuntimeError: can't start new thread"), "OSError"),
+        (raised("RuntimeError: The NVIDIA driver on your system is too old"), "CUDAError"),
+        (raised("HfHubHTTPError: 403 Client Error: Forbidden for url: https://x"), "PermissionError"),
+        (raised("DistNetworkError: code: -98, name: EADDRINUSE"), "ConnectionError"),
+        (ended("SIGSEGV"), "SegmentationFault"),
+        (ended("SIGBUS"), "SegmentationFault"),
+        (ended("SIGABRT"), "Aborted"),
+        (ended("SIGKILL"), "ProcessKilled"),
         (event("link_down", "n1 reported link_down"), "NetworkError"),
     ],
 )
@@ -49,6 +63,29 @@ def test_a_class_follows_from_words_and_events(finding, name):
 )
 def test_a_symptom_alone_may_say_the_class(symptom, name):
     assert cause_of(case(), symptom).name == name
+
+
+def place(source, kind, subject, statement="", score=0.9):
+    return Finding(source, "spatial", kind, statement or subject, score, ("n1",), (1,), subject=subject)
+
+
+@pytest.mark.parametrize(
+    ("symptom", "finding", "name"),
+    [
+        (Symptom.SLOWDOWN, place("metrics", "machine_differs", "cpu_throttled_seconds_rate"), "CPUContention"),
+        (Symptom.SLOWDOWN, place("metrics", "machine_differs", "gpu_sm_clock_hz"), "ThermalThrottling"),
+        (Symptom.SLOWDOWN, place("operations", "slow_worker", "data"), "DataStall"),
+        (Symptom.SLOWDOWN, place("operations", "slow_worker", "(between operations)"), "HostStall"),
+        (Symptom.SLOWDOWN, place("operations", "slow_link", "dp-allreduce"), "NetworkError"),
+        (Symptom.SLOWDOWN, place("operations", "slow_link", "dp-allreduce", score=0.4), "undetermined"),
+        (Symptom.HANG, place("stacks", "outside_collective", "x", "rank 1 stands in fsync (a.py:71) while 5 wait"), "StorageStall"),
+        (Symptom.HANG, place("stacks", "outside_collective", "x", "rank 1 stands in acquire (threading.py:168)"), "Deadlock"),
+        (Symptom.HANG, place("stacks", "outside_collective", "x", "rank 1 stands in forward (train.py:9)"), "undetermined"),
+        (Symptom.CRASH, place("metrics", "machine_differs", "cpu_throttled_seconds_rate"), "undetermined"),
+    ],
+)
+def test_what_slows_or_stops_a_place_has_a_class_where_evidence_says_so(symptom, finding, name):
+    assert cause_of(case(finding), symptom).name == name
 
 
 def test_echoes_have_no_say():

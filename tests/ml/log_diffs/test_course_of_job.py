@@ -64,6 +64,12 @@ def test_long_pauses_are_found_from_the_first_on():
     assert share > 0.5
 
 
+def test_long_first_steps_are_the_warm_up_and_no_pause():
+    times = noisy([(0.1, 60)])
+    times[:3] = [9.0, 4.0, 2.0]
+    assert pauses(times) is None
+
+
 def test_a_printed_line_tells_of_the_steps_since_the_line_before():
     lines = pd.DataFrame({"rank": 0, "iteration": [5, 10, 15], "occurred_at": [1.0, 2.0, 5.0], "step_time_s": [0.2, 0.2, 0.6]})
     assert iteration_times(lines)["step"].tolist() == [5, 6, 11]

@@ -71,6 +71,8 @@ def test_a_message_speaks_of_its_writer_of_a_peer_or_of_the_launcher(message, ex
             "ZeroDivisionError",
             "division by zero",
         ),
+        # DeepSpeed raises the bare class
+        (TRACEBACK + "Exception: Current loss scale already at minimum", "Exception", "Current loss scale already at minimum"),
         (
             "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  sizes differ",
             "EnforceNotMet",
@@ -116,11 +118,29 @@ Root Cause (first observed failure):
             "mpirun noticed that process rank 3 with PID 12 on node n2 exited on signal 11 (Segmentation fault).",
             [(3, None, -11, False)],
         ),
+        # DeepSpeed prints the command of the process that failed, Lightning and spawn the process alone
+        ("['python', '-u', 'a.py', '--local_rank=2', '--deepspeed'] exits with return code = -11", [(None, 2, -11, True)]),
+        ("[rank: 3] Child process with PID 12 terminated with code -9. Forcefully terminating all others", [(3, None, -9, False)]),
+        ("torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGBUS", [(None, 1, -7, False)]),
+        ("ERROR: composer.cli.launcher: Rank 5 crashed with exit code -9.", [(5, None, -9, False)]),
+        ("CalledProcessError: Command '['python']' died with <Signals.SIGKILL: 9>.", [(None, None, -9, False)]),
         ("all is well", []),
     ],
 )
 def test_launchers_reports_of_ends_are_read(message, expected):
     assert [(e.rank, e.local_rank, e.code, e.is_first) for e in exits_in(message)] == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "host", "code"),
+    [
+        ('container "trainer-3" terminated: reason OOMKilled', "trainer-3", -9),
+        ("pod/llm-worker-4 exited: exitCode: 139", "llm-worker-4", -11),
+        ("ray.exceptions.ActorDiedError: x\n\tip: 10.0.0.4\nThe actor is dead because its worker process has died.", "10.0.0.4", 1),
+    ],
+)
+def test_ends_of_which_only_the_place_is_known_are_read(message, host, code):
+    assert [(e.host, e.code, e.rank) for e in exits_in(message)] == [(host, code, None)]
 
 
 def test_codes_of_shells_and_of_python_mean_the_same_signal():

@@ -173,3 +173,47 @@ def report(at, stamp, offset_s):
 )
 def test_ends_are_timed_by_the_corrected_clock(first_at, stamp, offset_s, at):
     assert words_of(JOB, [report(first_at, stamp, offset_s)]).ends[2].at == pytest.approx(at)
+
+
+def test_a_signal_of_which_no_report_says_the_rank_names_the_node():
+    report = Utterance(
+        "exit", "gn: [launch.py] exits with return code = -9", "n2", None, "launcher", alert="signal", first_at=100.0
+    )
+    words = [report, *[said(r, LOST, 105.0 + r) for r in range(4)]]
+    assert ("node_exit_signal", ("n2",), (4, 5)) in accusations(words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srun: error: Node failure on n2",
+        "scheduler: node n2 is not responding",
+        "ORTE has lost communication with remote daemon on n2",
+        "node controller: Node n2 NotReady",
+    ],
+)
+def test_a_node_that_others_report_as_gone_is_named(text):
+    report = Utterance("gone", text.replace("NotReady", "is NotReady"), "n0", None, "launcher", alert="connection", first_at=100.0)
+    found = [f for f in all_findings(JOB, [report], {}) if f.kind == "node_lost"]
+    assert [(f.nodes, f.ranks, f.accuses) for f in found] == [(("n2",), (4, 5), True)]
+
+
+def test_in_a_pod_with_one_rank_its_words_are_that_ranks():
+    pods = tuple(f"worker-{r}" for r in range(4))
+    job = Job("j", "FAILED", 1, nodes=pods, places=tuple(Place(r, n, 0) for r, n in enumerate(pods)), world_size=4)
+    words = [Utterance("k", "KeyError: 'x'", "worker-2", alert="exception", first_at=5.0)]
+    words += [Utterance("l", LOST, f"worker-{r}", alert="connection", first_at=7.0) for r in (0, 1, 3)]
+    assert ("rank_exception", ("worker-2",), (2,)) in accusations(words, job)
+    assert {u.rank for u in words_of(job, words).utterances} == {0, 1, 2, 3}
+
+
+def test_the_agent_of_a_node_with_one_rank_does_not_speak_for_it():
+    job = Job("j", "FAILED", nodes=("n0", "n1"), places=(Place(0, "n0", 0), Place(1, "n1", 0)), world_size=2)
+    words = [Utterance("a", "KeyError: 'x'", "n1", None, "launcher", "agent", alert="exception")]
+    assert [u.rank for u in words_of(job, words).utterances] == [None]
+
+
+def test_one_exception_of_unknown_ranks_on_all_nodes_is_global():
+    words = [Utterance("k", "KeyError: 'x'", n, alert="exception", first_at=5.0, n_events=2) for n in NODES]
+    found = [f for f in all_findings(JOB, words, {}) if f.kind == "rank_exception"]
+    assert [(f.is_global, f.score >= 0.5) for f in found] == [(True, True)]

@@ -10,10 +10,10 @@ from ml.log_diffs.utterances import Utterance
 NODES = tuple(f"n{i}" for i in range(8))
 
 
-def evidence(counts, state="FAILED", news=("odd",)):
+def evidence(counts, state="FAILED", news=("odd",), n_baselines=3):
     job = Job("j", state, nodes=NODES, places=tuple(Place(r, n, 0, role="trainer") for r, n in enumerate(NODES)))
     said = tuple(Utterance(t, f"{t} happened", NODES[3], 3, "trainer", "stderr") for t in news)
-    return Evidence(job, said, tuple(Count(t, NODES[r], "trainer", n, (r,)) for t, r, n in counts))
+    return Evidence(job, said, tuple(Count(t, NODES[r], "trainer", n, (r,)) for t, r, n in counts), n_baselines=n_baselines)
 
 
 def found(counts, **more):
@@ -42,6 +42,10 @@ def test_what_the_first_or_the_last_rank_says_for_all_does_not_accuse_it(rank):
 
 def test_what_is_no_news_does_not_accuse():
     assert found([*ALIKE, ("odd", 3, 20)], news=()) == set()
+
+
+def test_without_a_baseline_chatter_does_not_accuse():
+    assert found([*ALIKE, ("odd", 3, 20)], n_baselines=0) == set()
 
 
 def test_a_node_without_what_all_others_print_is_missed_in_a_failed_job_only():
