@@ -17,17 +17,25 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.machines_data import Fault, HealthyJob, faults, healthy_jobs, inject
+from bench.machines_data import Fault, HealthyJob, faults, healthy_jobs, inject, rehearsal_jobs
 from ml.machines.evidence import measure
+from ml.machines.harvest import harvest_job, harvest_unexplained
+from ml.machines.joint import Companion, features, fit_companion, sample_of, unexplained
+from ml.machines.levels import Together, by_role, levels_of
 from ml.machines.model import MachineModel
 from ml.machines.rivals import fit_rivals, standing
 from ml.machines.score import MOST_MACHINES, ratios
-from ml.machines.series import Series
-from ml.machines.train import SAFETY, Wanted, fit_metric, harvest_job
+from ml.machines.series import MetricTable, Series
+from ml.machines.train import SAFETY, Wanted, fit_metric
 from ml.machines.windows import required_continuity_s
 
 Array = np.ndarray
 OURS = "fleetdiff"
+ALONE = "fleetdiff, each metric by itself"
+MOST_ROWS = 20_000
+TEST_SEED = 20261130
+"""Faults of the test part; drawn once, after everything else was settled."""
+REHEARSAL_SEED = 11
 WINDOW_S = 16.0
 SEED = 7
 
@@ -40,7 +48,8 @@ class Alerts:
     strength: dict[int, float]
 
 
-Method = Callable[[str, Array, float], Alerts]
+Method = Callable[[dict[str, Array], str | None, float], Alerts]
+"""From a job's metrics, the one to look at (all if None) and seconds between points to the machines that are named."""
 
 
 def width_of(period_s: float) -> int:
@@ -57,24 +66,55 @@ def series_of(job: HealthyJob) -> list[Series]:
     ]
 
 
-def our_models(jobs: Sequence[HealthyJob], *, weights: bool = True) -> dict[str, MachineModel]:
+def together_of(job: HealthyJob) -> list[Together]:
+    """A job's metrics put together, as the stage does it."""
+    return by_role([levels for _, levels in harvest_job(job.name, series_of(job), {}, None, SEED)])
+
+
+def our_models(jobs: Sequence[HealthyJob]) -> dict[str, MachineModel]:
     """Models of one family's metrics."""
-    calibration = frozenset(j.name for j in jobs if j.part == "calibrate")
-    harvests = [h for job in jobs if job.part != "test" for h in harvest_job(job.name, series_of(job), {}, None, SEED)]
-    names = sorted({h.metric for h in harvests})
-    wanted = Wanted(n_metrics=len(names), seed=SEED, calibration_jobs=calibration)
-    return {name: fit_metric([h for h in harvests if h.metric == name], wanted) for name in names}
+    training = [j for j in jobs if j.part == "train"]
+    held_out = [j for j in jobs if j.part == "calibrate"]
+    draw = np.random.default_rng(SEED)
+    samples = [sample_of(own, MOST_ROWS, draw) for job in training for own in together_of(job)]
+    names = sorted({m for job in jobs for m in job.metrics})
+    companions = {name: made for name in names if (made := fit_companion(name, samples, SEED)) is not None}
+    harvests = [
+        h for job in jobs if job.part != "test" for own, _ in harvest_job(job.name, series_of(job), {}, None, SEED) for h in own
+    ]
+    for job in held_out:
+        for own in together_of(job):
+            harvests += harvest_unexplained(job.name, own, companions, None, SEED)
+    wanted = Wanted(n_metrics=len(names), seed=SEED, calibration_jobs=frozenset(j.name for j in held_out))
+    return {name: fit_metric([h for h in harvests if h.metric == name], wanted, companion=companions.get(name)) for name in names}
 
 
-def ours(models: dict[str, MachineModel]) -> Method:
-    """The project's own method: models with frozen thresholds; hosts are unknown, so usual offsets are not used."""
+def ours(models: dict[str, MachineModel], *, is_joint: bool = True) -> Method:
+    """The project's own method: models with frozen thresholds; hosts are unknown, so usual offsets are not used.
 
-    def alerts(metric: str, values: Array, period_s: float) -> Alerts:
-        model = models[metric]
-        evidence = measure(values, period_s, None, weights=np.array(model.weights) if model.weights else None)
-        found = ratios(evidence, model, np.zeros(len(values), dtype=bool))
-        ratio = np.max([own for _, own in found], axis=0)
-        return _named(ratio, evidence.windows.bin_points)
+    A metric by itself, and (with `is_joint`) all metrics of the job against what their companions let expect.
+    """
+
+    def alerts(metrics: dict[str, Array], wanted: str | None, period_s: float) -> Alerts:
+        found, levels = [], []
+        plain = np.zeros(len(next(iter(metrics.values()))), dtype=bool)
+        bin_points = 1
+        for name, values in metrics.items():
+            model = models[name]
+            evidence = measure(values, period_s, None, weights=np.array(model.weights) if model.weights else None)
+            bin_points = evidence.windows.bin_points
+            nodes = tuple((f"n{row:03d}", None) for row in range(len(values)))
+            levels.append(levels_of(MetricTable(name, None, "", nodes, 0, period_s, values), evidence))
+            if wanted in (None, name):
+                found += [own for _, own in ratios(evidence, model, plain)]
+        for job in by_role(levels) if is_joint else []:
+            made = features(job)
+            for name in job.metrics:
+                companion = models[name].companion
+                if companion is not None:
+                    rest = unexplained(job, made, name, Companion.from_plain(companion))
+                    found += [own for _, own in ratios(rest, models[name], plain)]
+        return _named(np.max(found, axis=0), bin_points)
 
     return alerts
 
@@ -111,10 +151,13 @@ def _n_windows(values: Array, period_s: float) -> int:
 
 
 def _rival_method(by_metric: dict[str, tuple[Callable[[Array, int], Array], float]]) -> Method:
-    def alerts(metric: str, values: Array, period_s: float) -> Alerts:
-        rival, threshold = by_metric[metric]
-        width = width_of(period_s)
-        lasting = standing(rival(values, width), _n_windows(values, period_s)) / max(threshold, 1e-9)
+    def alerts(metrics: dict[str, Array], wanted: str | None, period_s: float) -> Alerts:
+        lasting = np.zeros(0)
+        for metric in [wanted] if wanted else sorted(metrics):
+            rival, threshold = by_metric[metric]
+            width = width_of(period_s)
+            own = standing(rival(metrics[metric], width), _n_windows(metrics[metric], period_s)) / max(threshold, 1e-9)
+            lasting = np.maximum(lasting, own) if len(lasting) else own
         hit = lasting > 1
         rows = np.flatnonzero(hit.any(axis=1))
         return Alerts({int(r): int((hit[r].argmax() + 1) * width) for r in rows}, {int(r): float(lasting[r].max()) for r in rows})
@@ -161,24 +204,27 @@ def false_alarms(method: Method, jobs: Sequence[HealthyJob], n_draws: int) -> tu
     draw = np.random.default_rng(SEED)
     plain, drawn, days, drawn_days = 0, 0, 0.0, 0.0
     for job in jobs:
-        plain += len({m for name, v in job.metrics.items() for m in method(name, v, job.period_s).first_at})
+        plain += len(method(job.metrics, None, job.period_s).first_at)
         days += job.days
         n_machines = len(next(iter(job.metrics.values())))
         for _ in range(n_draws if job.days > 0.01 else 0):
             some = np.sort(draw.choice(n_machines, n_machines // 2, replace=False))
-            drawn += len({m for name, v in job.metrics.items() for m in method(name, v[some], job.period_s).first_at})
+            drawn += len(method({name: v[some] for name, v in job.metrics.items()}, None, job.period_s).first_at)
             drawn_days += job.days
     return plain, days, drawn, drawn_days
 
 
-def run(data: Path, repeats: int, n_draws: int, only_ours: bool) -> str:
-    """The report as Markdown."""
-    jobs = healthy_jobs(data)
+def run(data: Path, repeats: int, n_draws: int, only_ours: bool, is_rehearsal: bool) -> str:
+    """The report as Markdown. A rehearsal never sees the test part: it splits the others once more, with other faults."""
+    jobs = rehearsal_jobs(data) if is_rehearsal else healthy_jobs(data)
+    seed = REHEARSAL_SEED if is_rehearsal else TEST_SEED
     totals: dict[str, dict[tuple[str, ...], Tally]] = {}
     alarms: dict[str, list[tuple[int, float, int, float]]] = {}
     for family in ("power64", "clustercockpit"):
         own = [job for job in jobs if job.family == family]
-        methods = {OURS: ours(our_models(own)), **({} if only_ours else rivals(own))}
+        models = our_models(own)
+        alone = {} if only_ours and not is_rehearsal else {ALONE: ours(models, is_joint=False)}
+        methods = {OURS: ours(models), **alone, **({} if only_ours else rivals(own))}
         tests = [job for job in own if job.part == "test"]
         for name, method in methods.items():
             began = time.monotonic()
@@ -187,10 +233,12 @@ def run(data: Path, repeats: int, n_draws: int, only_ours: bool) -> str:
         for job in tests:
             if job.days < 0.01:
                 continue
-            for fault in faults(job, SEED, repeats):
-                changed = inject(job.metrics[fault.metric], fault, SEED)
+            for fault in faults(job, seed, repeats):
+                changed = {**job.metrics, fault.metric: inject(job.metrics[fault.metric], fault, seed)}
                 for name, method in methods.items():
-                    verdict = judge(method(fault.metric, changed, job.period_s), fault, job.period_s)
+                    verdict = judge(method(changed, fault.metric, job.period_s), fault, job.period_s)
+                    if is_rehearsal and name == OURS and (verdict.wrong or verdict.missed):
+                        print("not right", fault, verdict, file=sys.stderr, flush=True)
                     for key in _keys(fault, family):
                         totals.setdefault(name, {}).setdefault(key, Tally()).add(verdict)
     return report(totals, alarms)
@@ -249,8 +297,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--draws", type=int, default=90)
     parser.add_argument("--only-ours", action="store_true")
+    parser.add_argument("--rehearse", action="store_true", help="develop: split the training and calibration parts once more")
     given = parser.parse_args()
-    print(run(given.data, given.repeats, given.draws, given.only_ours))
+    print(run(given.data, given.repeats, given.draws, given.only_ours, given.rehearse))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +57,20 @@ def healthy_jobs(data: Path) -> list[HealthyJob]:
         metrics = {name: values[:, number * 480 : (number + 1) * 480] for name, values in day.items()}
         jobs.append(HealthyJob(f"cockpit/{part}", "clustercockpit", part, 60.0, metrics))
     return jobs
+
+
+def rehearsal_jobs(data: Path) -> list[HealthyJob]:
+    """The training and calibration parts split once more into all three: everything is tried out on these."""
+    jobs = {job.name: job for job in healthy_jobs(data) if job.part != "test"}
+    half = jobs["gpt3-1/b"].metrics["power"]
+    found = [jobs["gpt3-1/a"], replace(jobs["gpt3-1/b"], metrics={"power": half[::2]}),
+             HealthyJob("gpt3-1/c", "power64", "test", 2.0, {"power": half[1::2]})]  # fmt: skip
+    early, late = jobs["cockpit/train"].metrics, jobs["cockpit/calibrate"].metrics
+    day = {name: np.concatenate([early[name], late[name]], axis=1) for name in early}
+    for number, part in enumerate(("train", "calibrate", "test")):
+        metrics = {name: values[:, number * 320 : (number + 1) * 320] for name, values in day.items()}
+        found.append(HealthyJob(f"rehearsal/{part}", "clustercockpit", part, 60.0, metrics))
+    return found
 
 
 def _power(path: Path) -> Array:

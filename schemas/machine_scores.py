@@ -15,7 +15,12 @@ TABLE = Table(
         Column("machine_rank", pa.int32(), "place among the job's machines, 1 for the one that differs most", minimum=1),
         Column("metric", pa.string(), "metric in which it differs"),
         Column("unit", pa.string(), "unit of the metric"),
-        Column("aspect", pa.string(), "what differs", one_of=("level", "change", "roughness", "gaps", "stuck")),
+        Column(
+            "aspect",
+            pa.string(),
+            "what differs",
+            one_of=("level", "change", "roughness", "gaps", "stuck", "unexplained", "erratic"),
+        ),
         Column("window_start_at", TIMESTAMP, "when the difference began"),
         Column("window_end_at", TIMESTAMP, "when it ended, or the metrics did"),
         Column("continuity_s", pa.float64(), "longest time without a break for which it stood out; 0 when it did not", minimum=0),

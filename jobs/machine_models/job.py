@@ -22,14 +22,20 @@ def run(context: StageContext) -> None:
         return
     settings = context.settings
     seed = int(settings.get("machine_seed", SEED))
+    jobs = context.read("training_jobs")
+    most = int(settings.get("machine_training_jobs", TRAINING_JOBS))
     harvested = transform.harvests(
-        context.read("training_jobs"), context.read("ranks"), context.read("machine_metrics"),
-        n_jobs=int(settings.get("machine_training_jobs", TRAINING_JOBS)), seed=seed,
+        jobs, context.read("ranks"), context.read("machine_metrics"), n_jobs=most, seed=seed
     ).persist()  # fmt: skip
+    n_jobs = min(jobs.where(F.col("state") == transform.SUCCESS).count(), most)
+    # A row a metric: does not grow with the fleet.
+    learnt = transform.companions(harvested, n_jobs=n_jobs, seed=seed).toArrow().to_pylist()
+    known = {row["metric"]: row["companion"] for row in learnt}
+    everything = harvested.unionByName(transform.unexplained_harvests(harvested, known, seed=seed)) if known else harvested
     versions = {name: version(context.lake.root, name) for name in context.stage.reads}
     rate = float(settings.get("machine_false_alarms_per_job_day", FALSE_ALARMS_PER_JOB_DAY))
     models = transform.models(
-        harvested, transform.order(harvested, seed), false_alarms_per_job_day=rate, seed=seed, table_versions=versions
+        everything, transform.order(harvested, seed), known, false_alarms_per_job_day=rate, seed=seed, table_versions=versions
     )
     context.write("machine_models", models)
     harvested.unpersist()

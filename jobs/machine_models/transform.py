@@ -16,15 +16,32 @@ from pyspark.sql.types import StructType
 
 from jobs.core.machine_places import places, series_of
 from jobs.core.tables import spark_schema
+from ml.machines.harvest import Harvest, harvest_job, harvest_unexplained
+from ml.machines.joint import Companion, Sample, fit_companion, sample_of
+from ml.machines.levels import Levels, Together, by_role
 from ml.machines.model import MachineModel
 from ml.machines.order import metric_order
-from ml.machines.train import Harvest, Wanted, fit_metric, harvest_job
+from ml.machines.train import Wanted, fit_metric, is_held_out
 from schemas import machine_models
 
 SUCCESS = "COMPLETED"
 HARVEST = (
-    "job_id string, metric string, is_faulty boolean, largest double, started_at timestamp, ended_at timestamp, harvest string"
+    "job_id string, metric string, is_faulty boolean, largest double, started_at timestamp, ended_at timestamp, harvest string, "
+    "first_host string, card string, levels binary"
 )
+HARVEST_SCHEMA = pa.schema({
+    "job_id": pa.string(), "metric": pa.string(), "is_faulty": pa.bool_(), "largest": pa.float64(),
+    "started_at": pa.timestamp("us", tz="UTC"), "ended_at": pa.timestamp("us", tz="UTC"), "harvest": pa.string(),
+    "first_host": pa.string(), "card": pa.string(), "levels": pa.binary(),
+})  # fmt: skip
+SAMPLE = "job_id string, metric string, metrics array<string>, features binary, targets binary"
+SAMPLE_SCHEMA = pa.schema({
+    "job_id": pa.string(), "metric": pa.string(), "metrics": pa.list_(pa.string()), "features": pa.binary(), "targets": pa.binary(),
+})  # fmt: skip
+COMPANION = "metric string, companion string"
+MOST_ROWS = 20_000
+"""Places (a machine in a bin) that companions learn from, over all jobs; a job gives its share, but at least LEAST_ROWS."""
+LEAST_ROWS = 64
 ORDER = "metric string, priority int, n_metrics int"
 PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values"]
 LARGEST = 1000.0
@@ -53,19 +70,26 @@ def _harvested(seed: int) -> Callable[[pa.Table], pa.Table]:
     def harvest(rows: pa.Table) -> pa.Table:
         head = rows.slice(0, 1).to_pylist()[0]
         series, roles, first = series_of(rows)
-        found = harvest_job(head["job_id"], series, roles, first, seed)
         is_faulty = head["state"] != SUCCESS
-        return pa.table({
-            "job_id": pa.array([h.job_id for h in found], pa.string()),
-            "metric": pa.array([h.metric for h in found], pa.string()),
-            "is_faulty": pa.array([is_faulty for _ in found], pa.bool_()),
-            "largest": pa.array([_largest(h) for h in found], pa.float64()),
-            "started_at": pa.array([head["started_at"] for _ in found], pa.timestamp("us", tz="UTC")),
-            "ended_at": pa.array([head["ended_at"] for _ in found], pa.timestamp("us", tz="UTC")),
-            "harvest": pa.array([None if is_faulty else json.dumps(asdict(h), sort_keys=True) for h in found], pa.string()),
-        })  # fmt: skip
+        facts = {"is_faulty": is_faulty, "started_at": head["started_at"], "ended_at": head["ended_at"], "first_host": first}
+        found: list[dict[str, Any]] = []
+        for harvests_of_role, levels in harvest_job(head["job_id"], series, roles, first, seed):
+            card, data = levels.to_plain()
+            for number, each in enumerate(harvests_of_role):
+                row = {**facts, **_harvest_row(each)}
+                if is_faulty:
+                    row["harvest"] = None
+                elif number == 0:
+                    row.update(card=card, levels=data)
+                found.append(row)
+        return pa.Table.from_pylist(found, schema=HARVEST_SCHEMA)
 
     return harvest
+
+
+def _harvest_row(harvest: Harvest) -> dict[str, Any]:
+    text = json.dumps(asdict(harvest), sort_keys=True)
+    return {"job_id": harvest.job_id, "metric": harvest.metric, "largest": _largest(harvest), "harvest": text}
 
 
 def _largest(harvest: Harvest) -> float:
@@ -101,17 +125,82 @@ def _ordered(seed: int) -> Callable[[pa.Table], pa.Table]:
     return ordered
 
 
+def companions(harvested: DataFrame, *, n_jobs: int, seed: int) -> DataFrame:
+    """Rows metric, companion (JSON): learnt from the levels of the jobs that do not calibrate, a sample of each."""
+    n_rows = max(MOST_ROWS // max(n_jobs, 1), LEAST_ROWS)
+    sampled = harvested.where("levels IS NOT NULL").groupBy("job_id").applyInArrow(_sampled(n_rows, seed), SAMPLE)
+    return sampled.groupBy("metric").applyInArrow(_accompanied(seed), COMPANION)
+
+
+def _sampled(n_rows: int, seed: int) -> Callable[[pa.Table], pa.Table]:
+    def sample(rows: pa.Table) -> pa.Table:
+        job_id = rows["job_id"][0].as_py()
+        found: list[dict[str, Any]] = []
+        for number, job in enumerate(_together(rows) if not is_held_out(job_id) else []):
+            draw = np.random.default_rng([seed, int.from_bytes(job_id.encode()[-8:], "big"), number])
+            own = sample_of(job, n_rows, draw)
+            facts = {
+                "job_id": job_id,
+                "metrics": list(own.metrics),
+                "features": own.features.tobytes(),
+                "targets": own.targets.tobytes(),
+            }
+            found += [{"metric": metric, **facts} for metric in own.metrics]
+        return pa.Table.from_pylist(found, schema=SAMPLE_SCHEMA)
+
+    return sample
+
+
+def _together(rows: pa.Table) -> list[Together]:
+    return by_role([Levels.from_plain(row["card"], row["levels"]) for row in rows.select(["card", "levels"]).to_pylist()])
+
+
+def _accompanied(seed: int) -> Callable[[pa.Table], pa.Table]:
+    def accompany(rows: pa.Table) -> pa.Table:
+        metric = rows["metric"][0].as_py()
+        stored = sorted(rows.to_pylist(), key=lambda row: (row["job_id"], row["metrics"], row["features"]))
+        samples = [Sample.from_bytes(tuple(row["metrics"]), row["features"], row["targets"]) for row in stored]
+        made = fit_companion(metric, samples, seed)
+        found = [] if made is None else [{"metric": metric, "companion": json.dumps(asdict(made))}]
+        return pa.Table.from_pylist(found, schema=pa.schema({"metric": pa.string(), "companion": pa.string()}))
+
+    return accompany
+
+
+def unexplained_harvests(harvested: DataFrame, known: Mapping[str, str], *, seed: int) -> DataFrame:
+    """Harvests of what companions (JSON by metric, a few kB each) leave unexplained in the jobs that calibrate."""
+    own = harvested.where("levels IS NOT NULL")
+    return own.groupBy("job_id").applyInArrow(_left_over(dict(known), seed), HARVEST)
+
+
+def _left_over(known: dict[str, str], seed: int) -> Callable[[pa.Table], pa.Table]:
+    def leave(rows: pa.Table) -> pa.Table:
+        head = rows.select(["job_id", "first_host", "started_at", "ended_at"]).slice(0, 1).to_pylist()[0]
+        found: list[dict[str, Any]] = []
+        if known and is_held_out(head["job_id"]):
+            fitted = {metric: Companion.from_plain(json.loads(text)) for metric, text in known.items()}
+            for job in _together(rows):
+                for each in harvest_unexplained(head["job_id"], job, fitted, head["first_host"], seed):
+                    found.append({**head, "is_faulty": False, **_harvest_row(each)})
+        return pa.Table.from_pylist(found, schema=HARVEST_SCHEMA)
+
+    return leave
+
+
 def models(
-    harvested: DataFrame, ordered: DataFrame, *, false_alarms_per_job_day: float, seed: int, table_versions: Mapping[str, int]
-) -> DataFrame:
-    """Rows of `machine_models`, a row a metric."""
+    harvested: DataFrame, ordered: DataFrame, known: Mapping[str, str], *, false_alarms_per_job_day: float, seed: int,
+    table_versions: Mapping[str, int],
+) -> DataFrame:  # fmt: skip
+    """Rows of `machine_models`, a row a metric; `known` has the metrics' companions."""
     schema = spark_schema(machine_models.TABLE)
-    healthy = harvested.where("harvest IS NOT NULL").join(F.broadcast(ordered), "metric")
-    fit = _fitted(schema, false_alarms_per_job_day, seed, dict(table_versions))
+    healthy = harvested.where("harvest IS NOT NULL").drop("levels").join(F.broadcast(ordered), "metric")
+    fit = _fitted(schema, false_alarms_per_job_day, seed, dict(table_versions), dict(known))
     return healthy.groupBy("metric").applyInArrow(fit, schema)
 
 
-def _fitted(schema: StructType, rate: float, seed: int, versions: dict[str, int]) -> Callable[[pa.Table], pa.Table]:
+def _fitted(
+    schema: StructType, rate: float, seed: int, versions: dict[str, int], known: dict[str, str]
+) -> Callable[[pa.Table], pa.Table]:
     def fit(rows: pa.Table) -> pa.Table:
         found = rows.to_pylist()
         starts = [row["started_at"] for row in found if row["started_at"] is not None]
@@ -119,7 +208,9 @@ def _fitted(schema: StructType, rate: float, seed: int, versions: dict[str, int]
         wanted = Wanted(
             rate, found[0]["n_metrics"], seed, _text(min(starts, default=None)), _text(max(ends, default=None)), versions
         )
-        model = fit_metric([_from_json(row["harvest"]) for row in found], wanted, found[0]["priority"])
+        text = known.get(found[0]["metric"])
+        companion = None if text is None else Companion.from_plain(json.loads(text))
+        model = fit_metric([_from_json(row["harvest"]) for row in found], wanted, found[0]["priority"], companion)
         return pa.Table.from_pylist([_row(model)], schema=arrow_schema())
 
     return fit

@@ -12,6 +12,6 @@ def run(context: StageContext) -> None:
     models = {row["metric"]: f"{row['model_id']} {row['model']}" for row in stored}
     compared = transform.compared(context.read_pending("machine_metrics"), context.read_pending("ranks"), models)
     events = transform.events_of(context.read("node_events"), context.read_pending("training_jobs"))
-    context.write("machine_scores", transform.scores(compared, events))
+    context.write("machine_scores", transform.scores(compared, events, models))
     until = context.as_of.isoformat() if context.as_of else None
     context.write("machine_drift", transform.drift(context.read("machine_scores"), context.read("training_jobs"), until))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ml.machines.drift import Drift
-from ml.machines.score import STANDS_OUT, MachineScore, ranked
+from ml.machines.ranking import STANDS_OUT, MachineScore, ranked
 from schemas import machine_drift, machine_scores
 
 SCORE_SCHEMA = pa.schema([pa.field(c.name, c.type) for c in machine_scores.TABLE.columns])
@@ -27,7 +27,7 @@ SILENT_KINDS = ("drain", "health_check", "other", "link_up")
 
 KINDS = {
     "level": "machine_differs", "change": "machine_changed", "roughness": "machine_unsteady", "gaps": "machine_silent",
-    "stuck": "machine_frozen",
+    "stuck": "machine_frozen", "unexplained": "machine_apart", "erratic": "machine_erratic",
 }  # fmt: skip
 
 
@@ -118,7 +118,8 @@ def statement(score: MachineScore, near: Sequence[Mapping[str, Any]], has_events
     if score.aspect in ("gaps", "stuck"):
         unit, what = "", {"gaps": "share of missing samples in", "stuck": "share of repeated values in"}[score.aspect] + " "
     else:
-        what = "jitter of " if score.aspect == "roughness" else ""
+        what = {"roughness": "jitter of ", "erratic": "course apart from its other metrics of "}.get(score.aspect, "")
+        what = "allowing for its other metrics, " if score.aspect == "unexplained" else what
     seen = f"{what}{score.metric} {_figure(score.value)}{unit}"
     band = f"{score.n_peers} peers show {_figure(score.peer_low)} to {_figure(score.peer_high)}{unit}"
     by = "calibrated threshold" if score.method == "calibrated" else "default threshold"

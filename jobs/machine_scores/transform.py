@@ -16,19 +16,22 @@ from jobs.core.machine_places import places, series_of
 from jobs.core.tables import spark_schema
 from jobs.machine_scores.rows import DRIFT_SCHEMA, SCORE_SCHEMA, drift_row, job_rows
 from ml.machines.drift import JobDifference, drift_of
+from ml.machines.levels import Levels
 from ml.machines.model import MachineModel, from_json
-from ml.machines.score import MachineScore, compare
+from ml.machines.ranking import MachineScore
+from ml.machines.score import compare, compare_together
 from ml.machines.series import Series
 from schemas import machine_drift, machine_scores
 
-COMPARED = "job_id string, metric string, payload string"
+COMPARED = "job_id string, metric string, payload string, cards array<string>, levels array<binary>"
 PLACED = ["node", "device", "metric", "unit", "grid_start_at", "period_s", "values", "file"]
 EVENT_SLACK_S = 300
 DRIFT_DAYS = 28
 
 
 def compared(metrics: DataFrame, ranks: DataFrame, models: Mapping[str, str]) -> DataFrame:
-    """Each metric of each job compared by itself: rows job_id, metric, payload (JSON of scores and remarks).
+    """Each metric of each job compared by itself: rows job_id, metric, payload (JSON of scores and remarks), and the
+    metric's levels by role, for its job's metrics to be looked at together.
 
     `models` maps a metric to its model's id and JSON. A metric is one group: a job of a thousand machines is spread
     over workers by its metrics, and no worker holds more than one metric of one job.
@@ -43,7 +46,9 @@ def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
         series, roles, first = series_of(rows)
         model, problem = _model(models.get(head["metric"]))
         found = compare(series, roles, {} if model is None else {model.metric: model}, first)
+        levels = [each.to_plain() for each in found.levels] if model is not None and model.companion is not None else []
         payload = {
+            "first_host": first,
             "rows": [asdict(row) for row in found.rows],
             "usual": found.usual,
             "remarks": [*found.remarks, *([problem] if problem else [])],
@@ -54,6 +59,8 @@ def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
             "job_id": pa.array([head["job_id"]], pa.string()),
             "metric": pa.array([head["metric"]], pa.string()),
             "payload": pa.array([json.dumps(payload)], pa.string()),
+            "cards": pa.array([[card for card, _ in levels]], pa.list_(pa.string())),
+            "levels": pa.array([[data for _, data in levels]], pa.list_(pa.binary())),
         })  # fmt: skip
 
     return compare_metric
@@ -79,19 +86,29 @@ def _facts_of(rows: pa.Table, series: list[Series]) -> dict[str, Any]:
     return facts
 
 
-def scores(compared: DataFrame, events: DataFrame) -> DataFrame:
+def scores(compared: DataFrame, events: DataFrame, models: Mapping[str, str]) -> DataFrame:
     """Rows of `machine_scores`: a job's metrics put together, ranked, and held against its node events."""
     schema = spark_schema(machine_scores.TABLE)
-    return compared.groupBy("job_id").cogroup(events.groupBy("job_id")).applyInArrow(_scored, schema)
+    return compared.groupBy("job_id").cogroup(events.groupBy("job_id")).applyInArrow(_scored(dict(models)), schema)
 
 
-def _scored(compared: pa.Table, events: pa.Table) -> pa.Table:
-    if not len(compared):
-        return SCORE_SCHEMA.empty_table()
+def _scored(models: dict[str, str]) -> Callable[[pa.Table, pa.Table], pa.Table]:
+    def score(compared: pa.Table, events: pa.Table) -> pa.Table:
+        return _job_scores(compared, events, models) if len(compared) else SCORE_SCHEMA.empty_table()
+
+    return score
+
+
+def _job_scores(compared: pa.Table, events: pa.Table, stored: Mapping[str, str]) -> pa.Table:
     parts = sorted(compared.to_pylist(), key=lambda part: part["metric"])
     job_id = parts[0]["job_id"]
     payloads = [json.loads(part["payload"]) for part in parts]
     found = [MachineScore(**row) for payload in payloads for row in payload["rows"]]
+    pairs = [pair for part in parts for pair in zip(part["cards"], part["levels"], strict=True)]
+    if pairs:
+        known = {metric: model for metric in stored if (model := _model(stored[metric])[0]) is not None}
+        first = next((payload["first_host"] for payload in payloads if payload["first_host"]), None)
+        found += compare_together([Levels.from_plain(card, data) for card, data in pairs], known, first)
     priorities = {part["metric"]: payload["priority"] for part, payload in zip(parts, payloads, strict=True)}
     rows = job_rows(job_id, found, payloads, priorities, events.to_pylist())
     return pa.Table.from_pylist(rows, schema=SCORE_SCHEMA)

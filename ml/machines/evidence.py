@@ -10,6 +10,9 @@ roughness  how much neighbouring values differ: noise up, a frozen sensor down
 gaps       missing values where the peers have some
 stuck      the same value, bit by bit, where the peers' values move
 =========  =====================================================================================================
+
+Two more are looked at where a metric has learnt what the machine's other metrics say about it (see `joint`): the part of it
+that they do not explain (`unexplained`), and that part's size whatever its sign (`erratic`).
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.ndimage import maximum_filter1d, minimum_filter1d
 
-from ml.machines.peers import band, floor_of, moving_mean, others_median, own_past
-from ml.machines.windows import QUARTERS, Windows, cut, plain_weights, summarise
+from ml.machines.lasting import QUARTERS, centred, judged, reached
+from ml.machines.peers import floor_of, others_median
+from ml.machines.windows import Windows, cut, plain_weights, summarise
 
 Array = np.ndarray
 
@@ -29,11 +32,10 @@ ROUGHNESS_FLOOR = 0.25
 """Spread of log roughness that is granted at least: a quarter more or less jitter is no difference."""
 GAP_FLOOR = 0.1
 STUCK_FLOOR = 0.1
-CLIP = 2.0
 USUAL_REPEATS = 0.1
 FROZEN_SHARE = 0.5
-BAND_QUARTERS = 8
-"""Peers' spread is taken over this many quarters of a window around each point."""
+LEAST_STUCK_POINTS = 8
+"""Fewer equal samples than this are a collector that gave its last answer once more."""
 
 
 class Aspect(StrEnum):
@@ -44,6 +46,8 @@ class Aspect(StrEnum):
     ROUGHNESS = "roughness"
     GAPS = "gaps"
     STUCK = "stuck"
+    UNEXPLAINED = "unexplained"
+    ERRATIC = "erratic"
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,19 @@ class MetricEvidence:
     repeats: Array
     floor: float
     differences: tuple[Differences, ...]
+    rest: Array | None = None
+    """What other metrics do not explain, around the peers' course; None where only the metric itself was looked at."""
 
     def shown(self, aspect: Aspect) -> Array:
         """The figures that an aspect compares, in the metric's unit (shares for gaps and repeats)."""
-        return {Aspect.ROUGHNESS: self.rough, Aspect.GAPS: self.missing, Aspect.STUCK: self.repeats}.get(aspect, self.level)
+        if self.rest is not None and aspect is Aspect.UNEXPLAINED:
+            return self.rest
+        return {
+            Aspect.ERRATIC: self.rough,
+            Aspect.ROUGHNESS: self.rough,
+            Aspect.GAPS: self.missing,
+            Aspect.STUCK: self.repeats,
+        }.get(aspect, self.level)
 
 
 def measure(
@@ -91,14 +104,35 @@ def measure(
     known = np.zeros(len(level)) if offsets is None else np.nan_to_num(offsets)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rough = np.log(rough + floor)
+    both = (Aspect.LEVEL, Aspect.CHANGE)
+    if known.any():
+        levels = [*_aspect(both[0], living - known[:, None], windows, floor), *_aspect(both[1], living, windows, floor)]
+    else:
+        levels = _aspects(both, living, windows, floor)
     found = [
-        *_aspect(Aspect.LEVEL, living - known[:, None], windows, floor),
-        *_aspect(Aspect.CHANGE, living, windows, floor),
+        *levels,
         *_aspect(Aspect.ROUGHNESS, log_rough, windows, ROUGHNESS_FLOOR),
         *_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR),
-        *_aspect(Aspect.STUCK, repeats, windows, STUCK_FLOOR),
+        *(each for each in _aspect(Aspect.STUCK, repeats, windows, STUCK_FLOOR) if each.length_s >= LEAST_STUCK_POINTS * period_s),
     ]
     return MetricEvidence(windows, level, rough, missing, repeats, floor, tuple(found))
+
+
+def measure_unexplained(rest: Array, course: Array, bin_s: float, lengths_s: tuple[float, ...], floor: float) -> MetricEvidence:
+    """Differences of what a machine's other metrics leave unexplained: `rest` is machines × bins in the metric's unit.
+
+    Only what is new counts: a machine's constant offset is the level's affair. `course` is the peers' value a bin.
+    """
+    spans = tuple(max(round(length / QUARTERS / bin_s), 1) for length in lengths_s)
+    windows = Windows(bin_s, 1, spans, lengths_s)
+    size = np.abs(rest)
+    larger = [
+        Differences(each.aspect, each.length_s, np.maximum(each.values, 0))
+        for each in _aspect(Aspect.ERRATIC, size, windows, floor)
+    ]
+    nothing = np.zeros(rest.shape)
+    found = (*_aspect(Aspect.UNEXPLAINED, rest, windows, floor), *larger)
+    return MetricEvidence(windows, rest + course, size, nothing, nothing, floor, found, rest + course)
 
 
 def all_frozen(repeats: Array) -> Array:
@@ -111,53 +145,24 @@ def all_frozen(repeats: Array) -> Array:
 
 
 def _aspect(aspect: Aspect, binned: Array, windows: Windows, floor: float) -> list[Differences]:
-    relative_to_past = aspect in (Aspect.CHANGE, Aspect.ROUGHNESS, Aspect.STUCK)
+    return _aspects((aspect,), binned, windows, floor)
+
+
+def _aspects(aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor: float) -> list[Differences]:
+    """Differences of aspects that look at the same figures, at every window length that fits."""
+    found = []
+    turned = np.ascontiguousarray(binned.T, dtype=np.float64)
     # Nothing missing, nothing repeated: the usual case, and nothing to compare.
-    is_idle = aspect in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
-    return [
-        Differences(
-            aspect,
-            length_s,
-            np.zeros(binned.shape) if is_idle else lasting(binned, span, floor, relative_to_past=relative_to_past),
-        )
-        for span, length_s in zip(windows.spans, windows.lengths_s, strict=True)
-        if QUARTERS * span <= binned.shape[1]
-    ]
-
-
-def lasting(binned: Array, span: int, floor: float, *, relative_to_past: bool) -> Array:
-    """Signed difference to the peers that lasts through the window of QUARTERS quarters of `span` bins that ends at each bin.
-
-    In units of the peers' spread: the mean of the quarters, each at most CLIP times the second weakest one, so that no
-    burst makes a window; zero unless all quarters but one lie on the same side; NaN where nothing can be said.
-    """
-    part = moving_mean(binned, span)
-    centre = others_median(part)
-    away = part - centre
-    if relative_to_past:
-        gone = away - own_past(away)
-        # A machine that stops being different has not become different.
-        away = np.where(np.abs(away) >= np.abs(gone) / 2, gone, gone * 0.0)
-    away = beyond_shift(away, centre, QUARTERS * span // 2) / band(away, BAND_QUARTERS * span, floor)
-    quarters = np.full((QUARTERS, *away.shape), np.nan)
-    quarters[0] = away
-    for number in range(1, QUARTERS):
-        quarters[number][:, number * span :] = away[:, : -number * span]
-    quarters.sort(axis=0)
-    up, down = quarters[1], -quarters[-2]
-    with np.errstate(invalid="ignore"):
-        high = np.minimum(quarters, CLIP * up).mean(axis=0)
-        low = np.maximum(quarters, -CLIP * down).mean(axis=0)
-        return np.where(up > 0, np.maximum(high, 0), np.where(down > 0, np.minimum(low, 0), quarters.sum(axis=0) * 0.0))
-
-
-def beyond_shift(away: Array, centre: Array, reach: int) -> Array:
-    """What of a difference is left when the machine may run `reach` bins ahead of or behind its peers.
-
-    Machines start, pause and end a little apart, and their clocks differ: a value that the peers' centre itself takes
-    within `reach` bins is no difference.
-    """
-    size = 2 * reach + 1
-    above = maximum_filter1d(np.where(np.isfinite(centre), centre, -np.inf), size, axis=1, mode="nearest") - centre
-    below = centre - minimum_filter1d(np.where(np.isfinite(centre), centre, np.inf), size, axis=1, mode="nearest")
-    return np.where(away > 0, np.maximum(away - above, 0), -np.maximum(-away - below, 0))
+    is_idle = aspects[0] in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
+    for span, length_s in zip(windows.spans, windows.lengths_s, strict=True):
+        if QUARTERS * span > binned.shape[1]:
+            continue
+        if is_idle:
+            found += [Differences(aspect, length_s, np.zeros(turned.shape).T) for aspect in aspects]
+            continue
+        away, centre = centred(turned, span)
+        above, below = reached(centre, span)
+        for aspect in aspects:
+            is_relative = aspect not in (Aspect.LEVEL, Aspect.GAPS)
+            found.append(Differences(aspect, length_s, judged(away, above, below, span, floor, is_relative).T))
+    return found

@@ -12,9 +12,13 @@ import numpy as np
 import sklearn
 
 from ml.machines.evidence import Aspect
+from ml.machines.joint import Companion
 
-FORMAT = 1
-DEFAULT_THRESHOLDS = {Aspect.LEVEL: 6.0, Aspect.CHANGE: 6.0, Aspect.ROUGHNESS: 6.0, Aspect.GAPS: 9.5, Aspect.STUCK: 9.5}
+FORMAT = 2
+DEFAULT_THRESHOLDS = {
+    Aspect.LEVEL: 6.0, Aspect.CHANGE: 6.0, Aspect.ROUGHNESS: 6.0, Aspect.GAPS: 9.5, Aspect.STUCK: 9.5, Aspect.UNEXPLAINED: 18.0,
+    Aspect.ERRATIC: 18.0,
+}  # fmt: skip
 """Thresholds before there are enough healthy jobs to learn from: conservative, in units of the peers' spread."""
 FIRST_HOST_FACTOR = 2.0
 """Rank 0's host does more than the others (checkpoints, printing); its own healthy record, or this factor, allows for it."""
@@ -36,7 +40,8 @@ class MachineModel:
     """Model of one metric.
 
     `thresholds` and `first_host_thresholds` are keyed `aspect|seconds`; `offsets` says by how much a machine usually
-    differs from its peers, as a share of the metric's level; `weights` is the embedding's filter (see `windows`).
+    differs from its peers, as a share of the metric's level; `weights` is the embedding's filter (see `windows`);
+    `companion` the network that says what the machine's other metrics let expect (see `joint`), as plain lists.
     """
 
     metric: str
@@ -57,6 +62,7 @@ class MachineModel:
     data_to_at: str | None
     table_versions: Mapping[str, int]
     seed: int
+    companion: Mapping[str, Any] | None = None
     libraries: Mapping[str, str] = field(default_factory=library_versions)
     format: int = FORMAT
 
@@ -101,6 +107,11 @@ def from_json(text: str, expected_id: str | None = None) -> MachineModel:
         model = MachineModel(**raw)
     except TypeError as error:
         raise ValueError(f"the model's fields do not fit: {error}") from error
+    if model.companion is not None:
+        try:
+            Companion.from_plain(model.companion)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the model's companion does not fit: {error}") from error
     if expected_id is not None and model.model_id != expected_id:
         raise ValueError(f"the model's content has hash {model.model_id}, its card says {expected_id}")
     return model

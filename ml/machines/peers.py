@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from ml.machines.medians import others_median_turned
+
 Array = np.ndarray
 
-MIN_PEERS = 3
-"""With fewer others than this there is no majority to differ from: no answer."""
 MEAN_ABS_TO_SD = 1.2533
 """sd / mean absolute deviation of a normal distribution, sqrt(pi / 2)."""
+
+MANY_PEERS = 20
+"""From here on the peers' band is told by percentiles, below by the extremes."""
 
 UNIT_FLOORS = {"ratio": 0.01, "pct": 1.0, "s/s": 0.02, "C": 0.5, "W": 0.5, "MHz": 1.0}
 """Differences below these are of no interest, whatever the spread of the peers: resolution of usual sensors."""
@@ -30,51 +33,7 @@ def others_median(values: Array) -> Array:
     >>> others_median(np.array([[1.0], [2.0], [3.0], [9.0]])).ravel().tolist()
     [3.0, 3.0, 2.0, 2.0]
     """
-    if len(values) <= MIN_PEERS:
-        return np.full(values.shape, np.nan)
-    count = np.isfinite(values).sum(axis=0)
-    below, middle, above = _middle_three(values, count)
-    with np.errstate(invalid="ignore"):
-        # Odd count: two of the others are in the middle; even count: one is.
-        odd = np.where(values < middle, (middle + above) / 2, np.where(values > middle, (below + middle) / 2, (below + above) / 2))
-        even = np.where(values <= below, middle, below)
-        centre = np.where(count % 2 == 1, odd, even)
-        present = np.isfinite(values)
-    # A machine without a value here takes nothing away from the others, whose plain median it may know.
-    plain = np.where(count % 2 == 1, middle, (below + middle) / 2)
-    centre = np.where(present, centre, plain)
-    enough = count - present >= MIN_PEERS
-    return np.where(enough, centre, np.nan)
-
-
-def _middle_three(values: Array, count: Array) -> tuple[Array, Array, Array]:
-    """Of each column's known values in order the one before the middle, the middle one, and the one after it."""
-    n_rows, n_points = values.shape
-    half = count // 2
-    if n_points and (count == count[0]).all():
-        # Selecting three ranks is cheaper than sorting, and turned rows lie together in memory.
-        ranks = sorted({int(r) for r in (half[0] - 1, half[0], half[0] + 1) if 0 <= r < n_rows})
-        ordered = np.partition(np.ascontiguousarray(values.T), ranks, axis=1).T
-    else:
-        ordered = np.sort(values, axis=0)
-    columns = np.arange(n_points)
-    below, middle, above = (ordered[(half + shift).clip(0, n_rows - 1), columns] for shift in (-1, 0, 1))
-    return below, middle, above
-
-
-def moving_mean(values: Array, width: int) -> Array:
-    """Mean of the last `width` points at each point, over known values; NaN where fewer than half are known.
-
-    Shorter at the start: the first points average what there is, from a whole half width on.
-    """
-    width = max(width, 1)
-    known = np.isfinite(values)
-    total = np.cumsum(np.where(known, values, 0.0), axis=-1)
-    count = np.cumsum(known, axis=-1, dtype=np.int64)
-    total[..., width:] -= total[..., :-width].copy()
-    count[..., width:] -= count[..., :-width].copy()
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(count * 2 >= width, total / count, np.nan)
+    return others_median_turned(np.ascontiguousarray(values.T, dtype=np.float64)).T
 
 
 def centred_mean(values: Array, width: int) -> Array:
@@ -111,29 +70,7 @@ def band(residuals: Array, width: int, floor: float) -> Array:
     return np.fmax(others_median(own), floor)
 
 
-def own_past(residuals: Array, n_blocks: int = 60, n_warm: int = 6) -> Array:
-    """What a machine's residual used to be: at each point the median of its blocks so far, the current one left out.
-
-    NaN during the first `n_warm` blocks. Blocks bound the work: a day costs as much as an hour.
-    """
-    n_rows, n_points = residuals.shape
-    size = max(-(-n_points // n_blocks), 1)
-    starts = np.arange(0, n_points, size)
-    means = np.full((n_rows, len(starts)), np.nan)
-    for number, start in enumerate(starts):
-        piece = residuals[:, start : start + size]
-        known = np.isfinite(piece)
-        count = known.sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            means[:, number] = np.where(known, piece, 0.0).sum(axis=1) / count
-    past = np.full(residuals.shape, np.nan)
-    for number, start in enumerate(starts):
-        if number >= n_warm:
-            past[:, start : start + size] = _median_of_known(means[:, :number])[:, None]
-    return past
-
-
-def _median_of_known(values: Array) -> Array:
+def median_of_known(values: Array) -> Array:
     """Row medians over known values, NaN for rows without any; no warnings."""
     ordered = np.sort(values, axis=1)
     count = np.isfinite(ordered).sum(axis=1)
@@ -141,3 +78,31 @@ def _median_of_known(values: Array) -> Array:
     low = ordered[rows, ((count - 1) // 2).clip(0)]
     high = ordered[rows, (count // 2).clip(max=values.shape[1] - 1)]
     return np.where(count > 0, (low + high) / 2, np.nan)
+
+
+def bands_of(shown: Array) -> tuple[Array, Array, Array]:
+    """Each machine's mean, and the lowest and highest of the others' (5th and 95th percentile if many); NaN if unknown.
+
+    >>> [own.tolist() for own in bands_of(np.array([[1.0], [2.0], [4.0]]))]
+    [[1.0, 2.0, 4.0], [2.0, 1.0, 1.0], [4.0, 4.0, 2.0]]
+    """
+    known = np.isfinite(shown)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(known, shown, 0.0).sum(axis=1) / known.sum(axis=1)
+    order = np.argsort(means, kind="stable")
+    ordered = means[order]
+    n_known = int(np.isfinite(ordered).sum())
+    rank = np.empty(len(means), dtype=np.int64)
+    rank[order] = np.arange(len(means))
+    # Of a known machine one fewer is left, and those behind it move up by one.
+    n_others = n_known - np.isfinite(means)
+    edge = np.where(n_others >= MANY_PEERS, 0.05, 0.0)
+
+    def at(share: Array) -> Array:
+        place = share * (n_others - 1)
+        low = np.floor(place).astype(np.int64).clip(0)
+        high = np.minimum(low + 1, (n_others - 1).clip(0))
+        ends = [ordered[(each + (each >= rank)).clip(max=len(means) - 1)] for each in (low, high)]
+        return np.where(n_others > 0, ends[0] + (ends[1] - ends[0]) * (place - low), np.nan)
+
+    return means, at(edge), at(1 - edge)

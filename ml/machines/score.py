@@ -8,43 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ml.machines.evidence import Aspect, Differences, MetricEvidence, measure
+from ml.machines.joint import Companion, features, unexplained
+from ml.machines.lasting import in_thresholds
+from ml.machines.levels import Levels, by_role, levels_of
+from ml.machines.medians import MIN_PEERS
 from ml.machines.model import MachineModel, fallback, misfit
-from ml.machines.peers import MIN_PEERS, others_median
+from ml.machines.peers import bands_of, median_of_known, others_median
+from ml.machines.ranking import MachineScore, ranked
 from ml.machines.series import MetricTable, Series, tables_of
 
 Array = np.ndarray
 
-STANDS_OUT = 0.5
-"""Scores from here on name a machine."""
 MOST_MACHINES = 0.25
 """More machines than this share (but always one) at once are no odd ones."""
 NEARLY_ALL = 0.6
-MOST_OTHERS = 5
-"""Further metrics that are told of one machine: a machine that is gone differs in all of them."""
-
-
-@dataclass(frozen=True)
-class MachineScore:
-    """One machine in one metric of one job; `ratio` is its difference in units of the threshold."""
-
-    node: str
-    device: str | None
-    metric: str
-    unit: str | None
-    aspect: str
-    ratio: float
-    score: float
-    window_start_us: int
-    window_end_us: int
-    continuity_s: float
-    value: float | None
-    peer_low: float | None
-    peer_high: float | None
-    n_peers: int
-    model_id: str
-    method: str
-    is_shared: bool = False
-    is_global: bool = False
+NEAR = 0.5
+"""Ratios from here on are told with the window in which they were reached."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +31,13 @@ class JobScores:
     """`rows` has each machine's strongest metric first, then the other metrics in which it stands out.
 
     `usual` is, by machine and metric, the median difference to the peers in units of their spread: what drift is made
-    of. `remarks` say what was not compared or not scored, and why.
+    of. `remarks` say what was not compared or not scored, and why. `levels` are the metrics' levels, to be looked at together.
     """
 
     rows: tuple[MachineScore, ...]
     usual: Mapping[str, Mapping[str, float]]
     remarks: tuple[str, ...]
+    levels: tuple[Levels, ...] = ()
 
 
 def score_job(
@@ -69,7 +49,8 @@ def score_job(
     thresholds of its own. Metrics without a model, or whose model does not fit, are scored with default thresholds.
     """
     compared = compare(series, roles, models, first_host)
-    rows = ranked(compared.rows, {metric: model.priority for metric, model in models.items()})
+    found = (*compared.rows, *compare_together(compared.levels, models, first_host))
+    rows = ranked(found, {metric: model.priority for metric, model in models.items()})
     remarks = compared.remarks if rows else (*compared.remarks, "no metric could be compared")
     return replace(compared, rows=rows, remarks=remarks)
 
@@ -84,6 +65,7 @@ def compare(
     found: list[MachineScore] = []
     usual: dict[str, dict[str, float]] = {}
     remarks: list[str] = []
+    levels: list[Levels] = []
     for table in tables_of(series, roles):
         remarks += table.remarks
         if len(table.members) <= MIN_PEERS:
@@ -96,7 +78,38 @@ def compare(
         )  # fmt: skip
         found += _metric_scores(table, evidence, model, first_host)
         _note_usual(table, evidence, usual)
-    return JobScores(tuple(found), usual, tuple(sorted(set(remarks))))
+        levels.append(levels_of(table, evidence))
+    return JobScores(tuple(found), usual, tuple(sorted(set(remarks))), tuple(levels))
+
+
+def compare_together(
+    levels: Sequence[Levels], models: Mapping[str, MachineModel], first_host: str | None = None
+) -> list[MachineScore]:
+    """Score machines in what each metric's companion leaves unexplained: a row a machine and metric that stands out.
+
+    Metrics without a fitting companion, or in a job that lacks one of its inputs, give none.
+    """
+    found: list[MachineScore] = []
+    for job in by_role(levels):
+        known = {metric: _companion_of(metric, unit, models) for metric, unit in zip(job.metrics, job.units, strict=True)}
+        usable = {m: c for m, c in known.items() if c is not None and set(c.inputs) <= set(job.metrics)}
+        if not usable:
+            continue
+        made = features(job)
+        for metric, companion in usable.items():
+            evidence = unexplained(job, made, metric, companion)
+            members = tuple((node, None) for node in job.nodes)
+            unit = job.units[job.metrics.index(metric)]
+            table = MetricTable(metric, unit, job.role, members, job.start_us, job.bin_s, evidence.level)
+            found += [row for row in _metric_scores(table, evidence, models[metric], first_host) if row.ratio >= 1]
+    return found
+
+
+def _companion_of(metric: str, unit: str | None, models: Mapping[str, MachineModel]) -> Companion | None:
+    model = models.get(metric)
+    if model is None or model.companion is None or misfit(model, metric, unit) is not None:
+        return None
+    return Companion.from_plain(model.companion)
 
 
 def _model_for(table: MetricTable, models: Mapping[str, MachineModel], remarks: list[str]) -> MachineModel:
@@ -132,11 +145,7 @@ def _note_usual(table: MetricTable, evidence: MetricEvidence, usual: dict[str, d
 def usual_differences(level: Array, floor: float) -> Array:
     """Per machine its median difference to the peers over the job, in units of the others' spread. NaN if unknown."""
     away = level - others_median(level)
-    known = np.isfinite(away)
-    ordered = np.sort(away, axis=1)
-    count = known.sum(axis=1)
-    rows = np.arange(len(away))
-    middle = np.where(count > 0, ordered[rows, (count // 2).clip(max=away.shape[1] - 1)], np.nan)
+    middle = median_of_known(away)
     spread = 1.4826 * others_median(np.abs(middle)[:, None])[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return middle / np.fmax(spread, floor) if floor > 0 else np.full(len(away), np.nan)
@@ -148,8 +157,8 @@ def ratios(evidence: MetricEvidence, model: MachineModel, is_first: Array) -> li
     for each in evidence.differences:
         plain = model.threshold(each.aspect, each.length_s)
         first = model.threshold(each.aspect, each.length_s, is_first_host=True)
-        limit = np.where(is_first, first, plain)[:, None]
-        result.append((each, np.nan_to_num(np.abs(each.values)) / limit))
+        limits = np.where(is_first, first, plain)
+        result.append((each, in_thresholds(np.ascontiguousarray(each.values.T), limits).T))
     return result
 
 
@@ -157,12 +166,31 @@ def _metric_scores(table: MetricTable, evidence: MetricEvidence, model: MachineM
     is_first = np.array([node == first_host for node, _ in table.members])
     measured = ratios(evidence, model, is_first)
     best = np.array([ratio.max(axis=1) for _, ratio in measured])
-    return [_one(table, evidence, model, measured, int(best[:, row].argmax()), row) for row in range(len(table.members))]
+    strongest, peaks = best.argmax(axis=0), best.max(axis=0)
+    model_id = model.model_id
+    found = [
+        _one(table, evidence, model, model_id, measured, int(strongest[row]), row) for row in np.flatnonzero(peaks >= NEAR).tolist()
+    ]
+    bands: dict[Aspect, tuple[Array, Array, Array]] = {}
+    n_members = int(np.isfinite(evidence.level).any(axis=1).sum())
+    end_us = table.start_us + round(table.values.shape[1] * table.period_s * 1e6)
+    for row in np.flatnonzero(peaks < NEAR).tolist():
+        # What is far from standing out is told of the job as a whole.
+        aspect = measured[int(strongest[row])][0].aspect
+        if aspect not in bands:
+            bands[aspect] = bands_of(evidence.shown(aspect))
+        value, low, high = (float(own[row]) if np.isfinite(own[row]) else None for own in bands[aspect])
+        node, device = table.members[row]
+        found.append(MachineScore(
+            node, device, table.metric, table.unit, aspect.value, float(peaks[row]), _score(float(peaks[row])), table.start_us,
+            end_us, 0.0, value, low, high, max(n_members - 1, 0), model_id, model.method,
+        ))  # fmt: skip
+    return found
 
 
 def _one(
-    table: MetricTable, evidence: MetricEvidence, model: MachineModel, measured: Sequence[tuple[Differences, Array]],
-    strongest: int, row: int,
+    table: MetricTable, evidence: MetricEvidence, model: MachineModel, model_id: str,
+    measured: Sequence[tuple[Differences, Array]], strongest: int, row: int,
 ) -> MachineScore:  # fmt: skip
     """A machine's strongest window: when it began and ended, what it showed, and how many others did the same then."""
     each, ratio = measured[strongest]
@@ -179,7 +207,8 @@ def _one(
     longest_s = _longest_run(covered) * bin_s if peak >= 1 else 0.0
     also = int((ratio[:, begin : last + 1].max(axis=1) >= max(min(peak, 1.0) * 0.5, 1e-9)).sum())
     n_members = int(np.isfinite(evidence.level).any(axis=1).sum())
-    value, low, high = _band(evidence.shown(each.aspect)[:, covered], row)
+    seen = bands_of(evidence.shown(each.aspect)[:, covered])
+    value, low, high = (float(own[row]) if np.isfinite(own[row]) else None for own in seen)
     start_us = table.start_us + round(begin * bin_s * 1e6)
     end_us = table.start_us + round((last + 1) * bin_s * 1e6)
     node, device = table.members[row]
@@ -187,7 +216,7 @@ def _one(
     score = _score(peak)
     return MachineScore(
         node, device, table.metric, table.unit, each.aspect.value, peak, min(score, 0.4) if shared else score, start_us, end_us,
-        longest_s, value, low, high, max(n_members - 1, 0), model.model_id, model.method, shared,
+        longest_s, value, low, high, max(n_members - 1, 0), model_id, model.method, shared,
         shared and also >= NEARLY_ALL * n_members,
     )  # fmt: skip
 
@@ -220,20 +249,6 @@ def _longest_run(covered: Array) -> int:
     return int((edges[1::2] - edges[::2]).max(initial=0))
 
 
-def _band(shown: Array, row: int) -> tuple[float | None, float | None, float | None]:
-    """The machine's mean in a window, and the lowest and highest of its peers' (5th and 95th percentile if many)."""
-    known = np.isfinite(shown)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(known, shown, 0.0).sum(axis=1) / known.sum(axis=1)
-    peers = np.delete(means, row)
-    peers = peers[np.isfinite(peers)]
-    value = float(means[row]) if np.isfinite(means[row]) else None
-    if not len(peers):
-        return value, None, None
-    low, high = np.quantile(peers, (0.05, 0.95)) if len(peers) >= 20 else (peers.min(), peers.max())
-    return value, float(low), float(high)
-
-
 def _score(ratio: float) -> float:
     """Score of a difference in units of its threshold: 0.5 at the threshold, 0.75 at twice, towards 0.97.
 
@@ -241,36 +256,3 @@ def _score(ratio: float) -> float:
     (0.5, 0.125, 0.75)
     """
     return 0.5 * ratio**2 if ratio < 1 else min(1 - 0.5 / ratio, 0.97)
-
-
-def ranked(found: Iterable[MachineScore], priorities: Mapping[str, int]) -> tuple[MachineScore, ...]:
-    """Per machine its strongest metric, then its other metrics that stand out; strongest machines first.
-
-    Equals are ordered by the metrics' priority (see `order`), then by name.
-    """
-
-    def rank(row: MachineScore) -> tuple[float, int, str, str]:
-        return (-row.score, priorities.get(row.metric, 0), row.metric, row.device or "")
-
-    by_node: dict[str, list[MachineScore]] = {}
-    for row in found:
-        by_node.setdefault(row.node, []).append(row)
-    kept = []
-    for own in by_node.values():
-        own.sort(key=rank)
-        own[0] = _with_support(own)
-        others = [row for row in own[1:] if row.score >= STANDS_OUT or (row.is_shared and row.ratio >= 1)]
-        kept.append([own[0], *others[:MOST_OTHERS]])
-    kept.sort(key=lambda own: (*rank(own[0]), own[0].node))
-    return tuple(row for own in kept for row in own)
-
-
-def _with_support(own: Sequence[MachineScore]) -> MachineScore:
-    """The strongest metric, raised a little when others say the same independently."""
-    n_metrics = len({row.metric for row in own if row.score >= STANDS_OUT})
-    if own[0].score < STANDS_OUT or n_metrics < 2:
-        return own[0]
-    return replace(own[0], score=min(1 - (1 - own[0].score) / min(n_metrics, 4) ** 0.5, 0.98))
-
-
-__all__ = ["STANDS_OUT", "Aspect", "JobScores", "MachineScore", "ratios", "score_job", "usual_differences"]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ml.machines.peers import MIN_PEERS, others_median
+from ml.machines.medians import MIN_PEERS
+from ml.machines.peers import median_of_known, others_median
 from ml.machines.windows import required_continuity_s
 
 Array = np.ndarray
@@ -18,6 +19,7 @@ MANY_DEVICES = 16
 """Devices a machine beyond which they are averaged: CPU cores are no peers of each other, accelerators are."""
 OTHER_UNIT_FACTORS = (60.0, 100.0, 1000.0, 1024.0, 1e6, 1024.0**2, 1e9, 1024.0**3)
 OTHER_UNIT_TOLERANCE = 0.05
+SCALE_POINTS = 128
 
 
 @dataclass(frozen=True)
@@ -139,17 +141,17 @@ def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) ->
 
 def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
     """Which series to compare: one that is a unit's factor away from the others throughout says the same in another unit."""
+    # Places spread over the job are enough: what is asked for holds throughout.
+    some = values[:, :: -(-values.shape[1] // SCALE_POINTS)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(np.abs(values / others_median(values)))
+        ratio = np.log(np.abs(some / others_median(some)))
     ratio = np.where(np.isfinite(ratio), ratio, np.nan)
-    fits = np.ones(len(values), dtype=bool)
-    for row in range(len(values)):
-        seen = ratio[row][np.isfinite(ratio[row])]
-        if len(seen) < values.shape[1] // 4 or not len(seen):
-            continue
-        middle = float(np.median(seen))
-        steady = float(np.median(np.abs(seen - middle))) < OTHER_UNIT_TOLERANCE
-        if steady and any(abs(abs(middle) - math.log(f)) < OTHER_UNIT_TOLERANCE for f in OTHER_UNIT_FACTORS):
-            fits[row] = False
-            remarks.append(f"{members[row].node}: values {math.exp(middle):.4g} times the others' throughout: another unit?")
+    middle = median_of_known(ratio)
+    away = median_of_known(np.abs(ratio - middle[:, None]))
+    is_seen = np.isfinite(ratio).sum(axis=1) >= max(some.shape[1] // 4, 1)
+    factors = np.log(OTHER_UNIT_FACTORS)
+    is_factor = (np.abs(np.abs(middle)[:, None] - factors) < OTHER_UNIT_TOLERANCE).any(axis=1)
+    fits = ~(is_seen & (away < OTHER_UNIT_TOLERANCE) & is_factor)
+    for row in np.flatnonzero(~fits).tolist():
+        remarks.append(f"{members[row].node}: values {math.exp(middle[row]):.4g} times the others' throughout: another unit?")
     return fits

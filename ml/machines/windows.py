@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
+from ml.machines.lasting import QUARTERS
+
 Array = np.ndarray
 
 LADDER_S = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0)
 LONGEST_REQUIRED_S = 240.0
 SHARE_OF_JOB = 8
-QUARTERS = 4
-"""A difference must hold in each of this many consecutive parts of a window: one burst is no continuity."""
 FILTER_POINTS = 8
 """Samples of one embedded window (Minder, NSDI '25, takes eight)."""
 

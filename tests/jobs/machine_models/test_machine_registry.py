@@ -38,14 +38,14 @@ def test_only_successful_jobs_are_harvested_and_failed_ones_only_say_how_far_apa
 def test_the_registry_s_row_is_the_model_with_its_card():
     rows = harvested(["COMPLETED"] * 3)
     rows = rows.append_column("priority", pa.array([1] * 3, pa.int32())).append_column("n_metrics", pa.array([1] * 3, pa.int32()))
-    table = _fitted(None, 1 / 30, 5, {"machine_metrics": 7})(rows)
+    table = _fitted(None, 1 / 30, 5, {"machine_metrics": 7}, {})(rows)
     assert table.schema == arrow_schema()
     (row,) = table.to_pylist()
     model = from_json(row["model"], row["model_id"])
     assert (model.seed, dict(model.table_versions)) == (5, {"machine_metrics": 7})
     assert row["unit"] == "W"
     assert sorted({*row["training_jobs"], *row["calibration_jobs"]}) == ["job-0", "job-1", "job-2"]
-    again = _fitted(None, 1 / 30, 5, {"machine_metrics": 7})(rows.take([2, 0, 1]))
+    again = _fitted(None, 1 / 30, 5, {"machine_metrics": 7}, {})(rows.take([2, 0, 1]))
     assert again.equals(table)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.machine_scores.rows import SCORE_SCHEMA, drift_row, job_rows
 from ml.machines.drift import Drift
-from ml.machines.score import MachineScore
+from ml.machines.ranking import MachineScore
 from schemas import machine_drift, machine_scores
 from schemas.contract import discrepancies
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml.machines.peers import floor_of, moving_mean, others_median, own_past
+from ml.machines.peers import floor_of, others_median
 from ml.machines.windows import cut, plain_weights, required_continuity_s, summarise
 
 cells = st.one_of(st.just(float("nan")), st.integers(-5, 5).map(float))
@@ -47,18 +47,6 @@ def test_windows_of_one_job_last_equally_long_at_any_sampling(period_s):
     windows = cut(round(7200 / period_s), period_s)
     assert windows.lengths_s[:3] == (240.0, 480.0, 960.0)
     assert windows.spans[0] * 4 * windows.bin_s == pytest.approx(240)
-
-
-def test_a_moving_mean_needs_half_of_its_points():
-    row = np.array([[1.0, np.nan, np.nan, np.nan, 5.0, 7.0]])
-    assert moving_mean(row, 2)[0].tolist() == pytest.approx([1, 1, np.nan, np.nan, 5, 6], nan_ok=True)
-
-
-def test_a_machine_s_past_leaves_the_present_out():
-    row = np.array([[0.0] * 50 + [9.0] * 50])
-    past = own_past(row)
-    assert past[0, 52] == 0.0
-    assert np.isnan(past[0, 0])
 
 
 def test_a_bin_says_level_roughness_gaps_and_repeats():

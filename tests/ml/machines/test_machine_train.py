@@ -8,10 +8,11 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from ml.machines.embedding import MlpEmbedding, PcaEmbedding
+from ml.machines.harvest import harvest_job
 from ml.machines.model import from_json
 from ml.machines.order import metric_order
 from ml.machines.series import Series
-from ml.machines.train import Wanted, fit_metric, harvest_job
+from ml.machines.train import Wanted, fit_metric
 
 
 def harvests(n_jobs=6, n_machines=16, n_points=7200, bad_job=None):
@@ -22,7 +23,7 @@ def harvests(n_jobs=6, n_machines=16, n_points=7200, bad_job=None):
         if number == bad_job:
             values[3, 1000:5000] += 100
         own = [Series(f"n{i}", None, "m", "W", 0, 1.0, row) for i, row in enumerate(values)]
-        found += harvest_job(f"job-{number}", own, {}, "n0", seed=1)
+        found += [h for each, _ in harvest_job(f"job-{number}", own, {}, "n0", seed=1) for h in each]
     return found
 
 
