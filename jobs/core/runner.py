@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.core import progress
+from jobs.core import progress, watch
 from jobs.core.lake import create_missing, version
 from jobs.core.stages import Stage
 from jobs.core.tables import Lake
@@ -135,7 +135,7 @@ def run_stage(stage: Stage, lake: Lake, given: Given) -> Ran:
     reached = progress.Progress(batch, inputs, definition)
     if reached != last:
         progress.record(lake.root, stage.name, reached)
-    return Ran(stage.name, time.monotonic() - began, reached == last)
+    return Ran(stage.name, time.monotonic() - began, reached == last and not given.refresh)
 
 
 def _pages_exist(stage: Stage, given: Given) -> bool:
@@ -147,7 +147,8 @@ def run_stages(stages: Sequence[Stage], lake: Lake, given: Given) -> list[Ran]:
     """Run stages in order; a progress line for each goes to standard error."""
     done = []
     for number, each in enumerate(stages, 1):
-        ran = run_stage(each, lake, given)
+        with watch.bar(f"[{number}/{len(stages)}] {each.name:<15}", lake.spark.sparkContext.statusTracker()):
+            ran = run_stage(each, lake, given)
         word = "nothing new" if ran.is_skipped else f"{ran.seconds:.1f} s"
         print(f"[{number}/{len(stages)}] {each.name:<15} {word}", file=sys.stderr, flush=True)  # noqa: T201
         done.append(ran)
