@@ -18,6 +18,8 @@ HINT = 0.45
 WITHOUT_BASELINES = 0.9
 MAX_TEMPLATES = 20
 ONSET_KIND = "onset"
+DENSEST = frozenset({"slow_stretch", "step_pauses", "single_pause"})
+"""Onsets at the thickest of a slowdown that comes and goes; it may have begun before."""
 QUIET = frozenset({Symptom.NONE})
 UNPLACED = frozenset({Symptom.CANCELLED, Symptom.TIME_LIMIT})
 
@@ -53,7 +55,20 @@ def onset_of(case: Case, symptom: Symptom) -> Window | None:
     if not chosen:
         return None
     first = min(chosen, key=lambda f: (f.at or 0.0, f.statement))
+    earlier = _slow_before(case, first) if symptom is Symptom.SLOWDOWN and first.subject in DENSEST else None
+    if earlier is not None:
+        return Window(earlier.at, None if earlier.at is None else earlier.at + 10.0, earlier.iteration, first.phase)
     return Window(first.at, None if first.at is None else first.at + 10.0, first.iteration, first.phase)
+
+
+def _slow_before(case: Case, onset: Finding) -> Finding | None:
+    """The slow place that began to be slow before the densest stretch of slow steps."""
+    slow = [
+        f for f in case.of("slow_worker", "intermittent_pause", "slow_link")
+        if f.accuses and f.score >= LOCALISED and f.iteration is not None
+        and (onset.iteration is None or f.iteration < onset.iteration)
+    ]  # fmt: skip
+    return min(slow, key=lambda f: (f.iteration or 0, f.statement), default=None)
 
 
 def _is_global(case: Case) -> bool:

@@ -111,7 +111,7 @@ def _is_node_gone(case: Case) -> bool:
     if any(f.accuses and f.score >= STRONG for f in case.of("node_lost")):
         return True
     gone = {n for f in case.of("node_without_ending") for n in f.nodes}
-    odd = {n for f in case.of("node_exit_differs") for n in f.nodes}
+    odd = {n for f in case.of("node_exit_differs", "machine_silent") for n in f.nodes}
     down = {n for f in case.findings if f.kind == "node_event" and f.subject in ("reboot", "power", "lockup") for n in f.nodes}
     return bool(gone & (odd | down))
 

@@ -172,6 +172,8 @@ def _home(words: Words, end: End) -> tuple[str, ...]:
 def exit_code_findings(job: Job) -> list[Finding]:
     """Nodes whose launcher ended unlike the others: by a signal, or never."""
     codes = {node: code for node, code in job.node_exit_codes.items() if node}
+    if codes:
+        codes |= {node: None for node in job.nodes if node not in codes}
     usual = [node for node, code in codes.items() if code is not None and code >= 0]
     odd = sorted(node for node, code in codes.items() if code is None or (code < 0 and code not in (-15, -2)))
     if not odd or len(odd) > max(1, len(codes) // 3) or len(usual) * 2 < len(codes):

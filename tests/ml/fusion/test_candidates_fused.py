@@ -235,3 +235,20 @@ def test_events_count_within_the_attribution_window(event, is_kept):
 def test_an_event_on_all_nodes_accuses_nobody():
     events = [NodeEvent(n, None, 150.0, "thermal", None, "critical", "hot") for n in NODES]
     assert all(e.is_global for e in event_findings(job(), events))
+
+
+@pytest.mark.parametrize(
+    ("method", "score", "step", "expected"),
+    [
+        ("slow_stretch", 0.9, 38, 38),  # the thickest of a slowdown that comes and goes lies behind its beginning
+        ("step_time_shift", 0.9, 38, 60),  # a lasting shift is where it is
+        ("slow_stretch", 0.3, 38, 60),  # a faint place says nothing
+        ("slow_stretch", 0.9, 80, 60),  # nor a later one
+    ],
+)
+def test_a_slowdown_that_comes_and_goes_began_where_its_place_began_to_be_slow(method, score, step, expected):
+    course = f("step_time_shift", 0.9, source="operations", subject="step_time")
+    place = f("intermittent_pause", score, ["n1"], [2], source="operations", at=80.0, iteration=step)
+    onset = f("onset", 0.0, at=100.0, iteration=60, phase="train", subject=method)
+    found = diagnose(Case(job("COMPLETED"), (PROGRESSED, onset, course, place), baselines=BASE))
+    assert (found.symptom.value, found.onset and found.onset.iteration) == ("slowdown", expected)

@@ -37,6 +37,14 @@ GROWN = f("machine_outlier", 0.8, source="metrics", nodes=("n1",), subject="memo
         # the first that happened
         ("FAILED", [PROGRESSED, CRASHED, LOST], "crash"),
         ("FAILED", [PROGRESSED, KILLED, LOST], "crash"),
+        ("FAILED", [PROGRESSED, f("node_lost", 0.85, nodes=("n1",)), LOST], "node_failure"),
+        (
+            "FAILED",
+            [PROGRESSED, f("node_without_ending", 0.8, nodes=("n1",)), f("machine_silent", 0.2, nodes=("n1",)), LOST],
+            "node_failure",
+        ),
+        ("FAILED", [PROGRESSED, f("node_without_ending", 0.8, nodes=("n1",)), LOST], "crash"),
+        ("FAILED", [PROGRESSED, f("node_exit_signal", 0.8, nodes=("n1",)), LOST], "crash"),
         ("FAILED", [PROGRESSED, KILLED, GROWN], "oom"),
         ("FAILED", [PROGRESSED, f("alert_oom", 0.85), CRASHED], "oom"),
         ("FAILED", [PROGRESSED, f("loss_nonfinite", 0.95), CRASHED], "loss_nonfinite"),

@@ -175,6 +175,11 @@ def test_ends_are_timed_by_the_corrected_clock(first_at, stamp, offset_s, at):
     assert words_of(JOB, [report(first_at, stamp, offset_s)]).ends[2].at == pytest.approx(at)
 
 
+def test_a_node_without_an_exit_code_where_the_others_have_one_never_ended_by_itself():
+    job = Job("j", "FAILED", 1, {n: 1 for n in NODES if n != "n2"}, 0.0, 200.0, NODES, PLACES, 8)
+    assert ("node_exit_differs", ("n2",), (4, 5)) in accusations([], job)
+
+
 def test_a_signal_of_which_no_report_says_the_rank_names_the_node():
     report = Utterance(
         "exit", "gn: [launch.py] exits with return code = -9", "n2", None, "launcher", alert="signal", first_at=100.0
