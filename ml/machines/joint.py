@@ -30,15 +30,20 @@ LAGS = (-1, 0, 1)
 N_HIDDEN = 16
 MAX_ITER = 60
 CLIP = 6.0
+SEEN = 0.005
+"""Share of healthy places at either end beyond which a feature counts as never seen."""
 MIN_ROWS = 2000
 """Healthy rows (a machine in a bin) below which no companion is learnt."""
 
 
 @dataclass(frozen=True)
 class Companion:
-    """The network of one metric as plain arrays. `inputs` are the other metrics, in the order of its features."""
+    """The network of one metric as plain arrays. `inputs` are the other metrics, in the order of its features; `lows` and
+    `highs` bound each feature by what training saw: beyond it the network knows nothing, and is not asked."""
 
     inputs: tuple[str, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
     hidden: tuple[tuple[float, ...], ...]
     hidden_bias: tuple[float, ...]
     out: tuple[float, ...]
@@ -48,10 +53,13 @@ class Companion:
     def from_plain(raw: Mapping[str, Any]) -> Companion:
         """From what JSON gives back. Raises ValueError when the shapes do not fit one another."""
         made = Companion(
-            tuple(str(name) for name in raw["inputs"]), tuple(tuple(float(w) for w in row) for row in raw["hidden"]),
+            tuple(str(name) for name in raw["inputs"]), tuple(float(low) for low in raw["lows"]),
+            tuple(float(high) for high in raw["highs"]), tuple(tuple(float(w) for w in row) for row in raw["hidden"]),
             tuple(float(b) for b in raw["hidden_bias"]), tuple(float(w) for w in raw["out"]), float(raw["out_bias"]),
         )  # fmt: skip
         width = len(made.hidden_bias)
+        if len(made.lows) != len(made.hidden) or len(made.highs) != len(made.hidden):
+            raise ValueError("the companion's bounds do not fit its hidden layer")
         if len(made.hidden) != _n_features(len(made.inputs)) or any(len(row) != width for row in made.hidden):
             raise ValueError(f"the companion's hidden layer does not fit {len(made.inputs)} inputs")
         if len(made.out) != width:
@@ -178,9 +186,12 @@ def fit_companion(metric: str, samples: Sequence[Sample], seed: int) -> Companio
     with threadpool_limits(1), np.errstate(all="ignore"):
         # One thread: sums in one order, equal bytes.
         _fit_quietly(network, x, y)
+    lows, highs = np.quantile(x, (SEEN, 1 - SEEN), axis=0).round(6).tolist()
+    hidden, out = network.coefs_
     return Companion(
-        inputs, tuple(tuple(row) for row in network.coefs_[0].round(6).tolist()), tuple(network.intercepts_[0].round(6).tolist()),
-        tuple(network.coefs_[1][:, 0].round(6).tolist()), round(float(network.intercepts_[1][0]), 6),
+        inputs, tuple(lows), tuple(highs), tuple(tuple(row) for row in hidden.round(6).tolist()),
+        tuple(network.intercepts_[0].round(6).tolist()), tuple(out[:, 0].round(6).tolist()),
+        round(float(network.intercepts_[1][0]), 6),
     )  # fmt: skip
 
 
@@ -205,9 +216,12 @@ def unexplained(job: Together, made: Features, metric: str, companion: Companion
     """
     number = job.metrics.index(metric)
     x = made.of(number, [job.metrics.index(name) for name in companion.inputs], slice(None), slice(None))
+    x = np.clip(x, np.array(companion.lows, dtype=np.float32), np.array(companion.highs, dtype=np.float32))
     hidden = np.maximum(x @ np.array(companion.hidden, dtype=np.float32) + np.array(companion.hidden_bias, dtype=np.float32), 0)
     expected = (hidden @ np.array(companion.out, dtype=np.float32) + np.float32(companion.out_bias)).reshape(job.values.shape[1:])
     rest = ((made.away[number] - expected) * made.scales[number]).astype(np.float64)
-    rest = np.nan_to_num(rest)
+    # Where all machines do what training never saw, the network knows nothing of anyone.
+    is_known = (made.centres[number] >= companion.lows[-1]) & (made.centres[number] <= companion.highs[-1])
+    rest = np.where(is_known, np.nan_to_num(rest), 0.0)
     course = np.nan_to_num(_column_median(job.values[number]))
     return measure_unexplained(rest, course, job.bin_s, job.lengths_s, job.floors[number])

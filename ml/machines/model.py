@@ -13,6 +13,7 @@ import sklearn
 
 from ml.machines.evidence import Aspect
 from ml.machines.joint import Companion
+from ml.machines.windows import FILTER_POINTS
 
 FORMAT = 2
 DEFAULT_THRESHOLDS = {
@@ -97,24 +98,33 @@ def from_json(text: str, expected_id: str | None = None) -> MachineModel:
     """The model that `to_json` wrote. Raises ValueError with the reason when it cannot be used."""
     try:
         raw: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the model is no JSON: {error.msg}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"the model is no JSON: {error}") from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise ValueError(f"the model has format {raw.get('format') if isinstance(raw, dict) else None}, this code reads {FORMAT}")
-    for name in ("weights", "training_jobs", "calibration_jobs", "excluded_jobs"):
-        raw[name] = tuple(raw.get(name, ()))
     try:
+        for name in ("weights", "training_jobs", "calibration_jobs", "excluded_jobs"):
+            raw[name] = tuple(raw.get(name, ()))
         model = MachineModel(**raw)
-    except TypeError as error:
-        raise ValueError(f"the model's fields do not fit: {error}") from error
-    if model.companion is not None:
-        try:
+        _check_numbers(model)
+        if model.companion is not None:
             Companion.from_plain(model.companion)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"the model's companion does not fit: {error}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"the model's fields do not fit: {error}") from error
     if expected_id is not None and model.model_id != expected_id:
         raise ValueError(f"the model's content has hash {model.model_id}, its card says {expected_id}")
     return model
+
+
+def _check_numbers(model: MachineModel) -> None:
+    """Raise ValueError unless thresholds are positive numbers, and offsets and weights numbers at all."""
+    limits = [*model.thresholds.values(), *model.first_host_thresholds.values()]
+    if not all(isinstance(value, int | float) and 0 < value < float("inf") for value in limits):
+        raise ValueError("the model's thresholds are no positive numbers")
+    if not all(isinstance(value, int | float) and abs(value) < float("inf") for value in (*model.offsets.values(), *model.weights)):
+        raise ValueError("the model's offsets or weights are no numbers")
+    if len(model.weights) not in (0, FILTER_POINTS):
+        raise ValueError(f"the model's filter has {len(model.weights)} weights, not {FILTER_POINTS}")
 
 
 def misfit(model: MachineModel, metric: str, unit: str | None) -> str | None:

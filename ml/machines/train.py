@@ -27,7 +27,7 @@ LENGTHS_S = tuple(sorted({step * 2**n for step in LADDER_S for n in range(6) if 
 MIN_BLOCKS = 200
 """Machine-blocks below which thresholds are not learnt but the defaults kept."""
 LEAST_THRESHOLDS = {
-    Aspect.LEVEL: 1.5, Aspect.CHANGE: 1.5, Aspect.ROUGHNESS: 1.5, Aspect.GAPS: 6.0, Aspect.STUCK: 6.0, Aspect.UNEXPLAINED: 4.0,
+    Aspect.LEVEL: 2.0, Aspect.CHANGE: 2.0, Aspect.ROUGHNESS: 2.0, Aspect.GAPS: 6.0, Aspect.STUCK: 6.0, Aspect.UNEXPLAINED: 4.0,
     Aspect.ERRATIC: 4.0,
 }  # fmt: skip
 """No threshold is learnt below these: gaps and repeats must fill six tenths of a window."""
