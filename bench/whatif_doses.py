@@ -1,6 +1,6 @@
 """Injected slowdowns: what is found and placed, by dose, in copies of healthy time lines of the lab.
 
-    python bench/whatif_doses.py ../shared/data/lab [--quick] [--quiet]
+    python bench/whatif_doses.py ../shared/data/lab [--quick] [--quiet] [--only WORDS]
 
 Work of the chosen ranks takes (1 + dose) times as long from the middle of the run on; everything is then replayed:
 the others wait at the next collective of their group, and transfers keep their length. `found` counts runs with a
@@ -228,7 +228,7 @@ def judge(job: Job, operations: pd.DataFrame, ranks):
     }
 
 
-def main(lab: Path, quick: bool, is_quiet: bool) -> None:
+def main(lab: Path, quick: bool, is_quiet: bool, only: str) -> None:
     warnings.simplefilter("ignore")
     healthy = []
     for path in sorted((lab / "truth").glob("*.json")):
@@ -243,7 +243,7 @@ def main(lab: Path, quick: bool, is_quiet: bool) -> None:
         calm = replay.quiet() if is_quiet else lambda *_: 1.0
         middle = int(job.operations["step"].max()) // 2
         table["nothing injected", 0.0]["all"].append(judge(job, replay.play(calm), set()))
-        for kind, factor_of, ranks in injections(job, middle):
+        for kind, factor_of, ranks in (one for one in injections(job, middle) if only in one[0]):
             for dose in DOSES:
                 factor = factor_of(dose)
                 if isinstance(factor, tuple):
@@ -257,4 +257,5 @@ def main(lab: Path, quick: bool, is_quiet: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "--quick" in sys.argv, "--quiet" in sys.argv)
+    words = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    main(Path(sys.argv[1]), "--quick" in sys.argv, "--quiet" in sys.argv, words)

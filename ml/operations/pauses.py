@@ -18,6 +18,8 @@ SPIKE, LEAST_SPIKE, SPIKE_DEVIATIONS = 0.5, 0.1, 8.0
 LEAST_SPIKES = 5
 SPIKE_HALF = 0.05
 SPIKE_DOMINANCE = 3.0
+LEAST_ELSEWHERE, CLEAR_FROM, CLEAREST = 0.0005, 6.0, 0.3
+"""Where ranks of other nodes lose a sixth or less as much to pauses, a smaller loss scores one half, down to three tenths of it."""
 LEAST_SCORE = 0.2
 
 
@@ -39,7 +41,10 @@ def pauses(ledger: Ledger, nodes: Mapping[int, str], excess: Floats, step: Float
         elsewhere = max([lost[p] for p in range(len(lost)) if node_of[p] != node_of[position]], default=0.0)
         if n_spikes < LEAST_SPIKES or n_spikes > 0.5 * n_known or lost[position] < SPIKE_DOMINANCE * elsewhere:
             continue
-        found.append(_pause_finding(ledger, position, node_of[position], is_spike[position], usable, float(lost[position])))
+        clearness = lost[position] / max(elsewhere, LEAST_ELSEWHERE)
+        half = SPIKE_HALF * float(np.clip(CLEAR_FROM / clearness, CLEAREST, 1.0))
+        finding = _pause_finding(ledger, position, node_of[position], is_spike[position], usable, float(lost[position]), half)
+        found.append(finding)
     return [f for f in found if f.score >= LEAST_SCORE]
 
 
@@ -61,7 +66,7 @@ def _share_lost(pauses_s: Floats, step: Floats, total: float) -> Floats:
 
 
 def _pause_finding(
-    ledger: Ledger, position: int, node: str, is_spike: npt.NDArray[np.bool_], excess: Floats, lost: float
+    ledger: Ledger, position: int, node: str, is_spike: npt.NDArray[np.bool_], excess: Floats, lost: float, half: float
 ) -> Finding:
     at = _regular(np.flatnonzero(is_spike))
     pause = float(np.median(excess[position, at]))
@@ -77,7 +82,7 @@ def _pause_finding(
         f"rank {rank}{place} pauses in {len(at)} of {len(ledger.steps)} steps, by {milliseconds(pause)} each, mostly {where}; "
         f"that is {100 * lost:.1f} % of the time"
     )
-    score = strength(lost, SPIKE_HALF)
+    score = strength(lost, half)
     return Finding(
         "intermittent_pause", "spatial", score, statement, name, nodes=known_nodes({node}),
         ranks=(rank,), iteration=first, at_s=time_of(ledger, int(at[0])), layer=ledger.layers[worst], operation=name,
