@@ -8,13 +8,17 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import numpy as np
 
 from ml.machines.evidence import measure
+from ml.machines.joint import LAGS, N_HIDDEN, Companion
 from ml.machines.kernel import closed_scores, fused_scores, minder_scores, pairwise_scores
+from ml.machines.levels import Levels
 from ml.machines.model import fallback
-from ml.machines.score import ratios
+from ml.machines.score import compare, compare_together, ratios
+from ml.machines.series import Series
 from ml.machines.windows import FILTER_POINTS, required_continuity_s
 
 Array = np.ndarray
@@ -52,11 +56,33 @@ def cpu_s(call: Callable[[], object], repeats: int = 3) -> float:
 
 
 def ours(values: Array) -> tuple[Array, Array]:
-    """The project's whole path for one metric: levels, five aspects, all window lengths, thresholds. Strength a bin."""
+    """The project's path for one metric: bins, five aspects, all window lengths, thresholds. Strength a bin."""
     evidence = measure(values, 1.0, None)
     found = ratios(evidence, fallback("metric", None), np.zeros(len(values), dtype=bool))
     strength = np.max([own for each, own in found if each.aspect in ("level", "change")], axis=0)
     return strength.argmax(axis=0), strength.max(axis=0)
+
+
+def series_of(values: Array, metric: str = "metric") -> list[Series]:
+    """A metric as the stage reads it from its rows."""
+    return [Series(f"n{row:05d}", None, metric, None, 0, 1.0, own) for row, own in enumerate(values.astype(np.float64))]
+
+
+def joint(values: Array) -> Callable[[], object]:
+    """All metrics of the job held against what their companions (of no meaning, of the right shape) let expect."""
+    names = tuple(f"m{number:02d}" for number in range(METRICS))
+    (own,) = compare(series_of(values), {}, {}).levels
+    levels = [Levels(name, None, "", own.nodes, 0, own.bin_s, own.lengths_s, own.floor, own.values) for name in names]
+    draw = np.random.default_rng(SEED)
+    n_inputs = 2 * len(LAGS) * (METRICS - 1) + 1
+    hidden = tuple(tuple(row) for row in (0.02 * draw.normal(size=(n_inputs, N_HIDDEN))).tolist())
+    zeros = (0.0,) * N_HIDDEN
+    models = {}
+    for name in names:
+        others = tuple(other for other in names if other != name)
+        made = Companion(others, (-6.0,) * n_inputs, (6.0,) * n_inputs, hidden, zeros, zeros, 0.0)
+        models[name] = replace(fallback(name, None), companion=asdict(made))
+    return lambda: compare_together(levels, models)
 
 
 def main() -> None:
@@ -65,8 +91,8 @@ def main() -> None:
     parser.add_argument("--machines", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--windows", type=int, default=24)
     given = parser.parse_args()
-    print("| machines | pairwise distances (Minder) | pairwise squared | closed form, numpy | fused pass | times pairwise | GB/s | whole path | times pairwise |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| machines | pairwise distances (Minder) | pairwise squared | closed form, numpy | fused pass | times pairwise | GB/s | differences and thresholds | times pairwise | stage's function | times pairwise | companions |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     agreement = []
     vectors = basis()
     for n in given.machines:
@@ -82,9 +108,14 @@ def main() -> None:
         closed = cpu_s(lambda v=values: closed_scores(v, WIDTH, STEP, vectors)) * METRICS
         fused = cpu_s(lambda v=turned: fused_scores(v, WIDTH, STEP, vectors)) * METRICS
         whole = cpu_s(lambda v=values: ours(v)) * METRICS
+        rows = series_of(values)
+        stage = cpu_s(lambda r=rows: compare(r, {}, {})) * METRICS
+        beside = joint(values)
+        beside()
+        companions = cpu_s(beside)
         rate = values.nbytes * METRICS / fused / 1e9
         print(f"| {n} | {minder:.1f} s | {pairs:.1f} s | {closed:.2f} s | {fused:.3f} s | **{minder / fused:.0f}** | {rate:.2f} | "
-              f"{whole:.2f} s | **{minder / whole:.0f}** |", flush=True)  # fmt: skip
+              f"{whole:.2f} s | **{minder / whole:.0f}** | {stage:.2f} s | **{minder / stage:.0f}** | {companions:.2f} s |", flush=True)  # fmt: skip
         agreement.append(f"| {n} | " + " | ".join(_top_one(values, turned, odd, start, length, vectors)) + " |")
     print()
     print("Top machine right, of windows inside the fault (single windows; the whole path: bins from the required continuity on):")

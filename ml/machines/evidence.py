@@ -137,6 +137,8 @@ def measure_unexplained(rest: Array, course: Array, bin_s: float, lengths_s: tup
 
 def all_frozen(repeats: Array) -> Array:
     """Where the peers' values stand still that otherwise move: the source of the metric stopped, nobody can be compared."""
+    if not repeats.any():
+        return np.zeros(repeats.shape, dtype=bool)
     standing = others_median(repeats)
     known = standing[np.isfinite(standing)]
     if not len(known) or np.quantile(known, 0.25) > USUAL_REPEATS:

@@ -7,6 +7,7 @@ widens the band that it is judged by, and nothing depends on how many machines t
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from ml.machines.medians import others_median_turned
@@ -106,3 +107,16 @@ def bands_of(shown: Array) -> tuple[Array, Array, Array]:
         return np.where(n_others > 0, ends[0] + (ends[1] - ends[0]) * (place - low), np.nan)
 
     return means, at(edge), at(1 - edge)
+
+
+@numba.njit(cache=True, nogil=True)
+def known_span(values: Array) -> tuple[Array, Array]:
+    """First and last known point of each row; the last one before the first where none is known."""
+    n_rows, n_points = values.shape
+    begins, ends = np.zeros(n_rows, dtype=np.int64), np.full(n_rows, n_points - 1)
+    for row in range(n_rows):
+        while begins[row] < n_points and values[row, begins[row]] != values[row, begins[row]]:
+            begins[row] += 1
+        while ends[row] >= 0 and values[row, ends[row]] != values[row, ends[row]]:
+            ends[row] -= 1
+    return begins, ends

@@ -171,19 +171,29 @@ def _metric_scores(table: MetricTable, evidence: MetricEvidence, model: MachineM
     found = [
         _one(table, evidence, model, model_id, measured, int(strongest[row]), row) for row in np.flatnonzero(peaks >= NEAR).tolist()
     ]
-    bands: dict[Aspect, tuple[Array, Array, Array]] = {}
-    n_members = int(np.isfinite(evidence.level).any(axis=1).sum())
+    return found + _far_from_it(table, evidence, model, model_id, [each.aspect for each, _ in measured], strongest, peaks)
+
+
+def _far_from_it(
+    table: MetricTable, evidence: MetricEvidence, model: MachineModel, model_id: str, aspects: Sequence[Aspect],
+    strongest: Array, peaks: Array,
+) -> list[MachineScore]:  # fmt: skip
+    """Machines that are far from standing out, told of the job as a whole."""
+    found = []
+    bands: dict[Aspect, list[list[float | None]]] = {}
+    n_peers = max(int(np.isfinite(evidence.level).any(axis=1).sum()) - 1, 0)
     end_us = table.start_us + round(table.values.shape[1] * table.period_s * 1e6)
     for row in np.flatnonzero(peaks < NEAR).tolist():
-        # What is far from standing out is told of the job as a whole.
-        aspect = measured[int(strongest[row])][0].aspect
+        aspect = aspects[int(strongest[row])]
         if aspect not in bands:
-            bands[aspect] = bands_of(evidence.shown(aspect))
-        value, low, high = (float(own[row]) if np.isfinite(own[row]) else None for own in bands[aspect])
+            seen = bands_of(evidence.shown(aspect))
+            bands[aspect] = [[value if value == value else None for value in own.tolist()] for own in seen]
+        value, low, high = (own[row] for own in bands[aspect])
         node, device = table.members[row]
+        peak = float(peaks[row])
         found.append(MachineScore(
-            node, device, table.metric, table.unit, aspect.value, float(peaks[row]), _score(float(peaks[row])), table.start_us,
-            end_us, 0.0, value, low, high, max(n_members - 1, 0), model_id, model.method,
+            node, device, table.metric, table.unit, aspect.value, peak, _score(peak), table.start_us, end_us, 0.0, value, low, high,
+            n_peers, model_id, model.method,
         ))  # fmt: skip
     return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ml.machines.medians import MIN_PEERS
-from ml.machines.peers import median_of_known, others_median
+from ml.machines.peers import known_span, median_of_known, others_median
 from ml.machines.windows import required_continuity_s
 
 Array = np.ndarray
@@ -117,16 +117,14 @@ def _once_each(members: Sequence[Series], remarks: list[str]) -> list[Series]:
 
 def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
     """Series that begin and end later (or earlier) than the others by the same time are moved: their clock is off."""
-    known = np.isfinite(values)
-    if len(values) <= MIN_PEERS or not known.any(axis=1).all():
+    begins, ends = known_span(values)
+    if len(values) <= MIN_PEERS or (ends < begins).any():
         return values
-    begins = known.argmax(axis=1)
-    ends = values.shape[1] - 1 - known[:, ::-1].argmax(axis=1)
     late_start = begins - np.median(begins)
     late_end = ends - np.median(ends)
     limit = required_continuity_s(values.shape[1] * members[0].period_s, members[0].period_s) / members[0].period_s
-    moved = values.copy()
     off = (np.abs(late_start) > limit / 2) & (np.abs(late_start - late_end) <= np.abs(late_start) / 4)
+    moved = values.copy() if off.any() else values
     for row in np.flatnonzero(off).tolist():
         shift = round(float(late_start[row]))
         moved[row] = np.nan

@@ -65,8 +65,27 @@ def cut(n_points: int, period_s: float) -> Windows:
     return Windows(period_s, bin_points, spans, tuple(lengths))
 
 
-@numba.njit(cache=True, nogil=True, fastmath=False)
-def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:  # noqa: C901
+@numba.njit(cache=True, nogil=True)
+def _denoised(line: Array, weights: Array) -> float:
+    """Mean of a bin whose whole windows go through the filter; windows with missing samples, and the rest, as they are."""
+    total, n_known = 0.0, 0
+    width = len(weights)
+    for first in range(0, len(line), width):
+        last = min(first + width, len(line))
+        plain, dot, known = 0.0, 0.0, 0
+        for place in range(first, last):
+            value = line[place]
+            if value == value:
+                plain += value
+                dot += weights[place - first] * value
+                known += 1
+        total += dot * known if known == width else plain
+        n_known += known
+    return total / n_known if n_known > 0 else np.nan
+
+
+@numba.njit(cache=True, nogil=True)
+def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
     """One pass over a metric: per machine and bin the level, the roughness, the missing share and the repeats.
 
     `values` is machines × points (float64 or float32) with NaN for missing ones. `weights` (FILTER_POINTS of them) turns
@@ -80,47 +99,28 @@ def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Ar
     rough = np.full((n_rows, n_bins), np.nan)
     missing = np.zeros((n_rows, n_bins))
     repeats = np.zeros((n_rows, n_bins))
-    n_weights = len(weights)
+    is_plain = weights.max() == weights.min()
     for row in range(n_rows):
         before = np.nan
         for number in range(n_bins):
-            start = number * bin_points
-            end = min(start + bin_points, n_points)
+            line = values[row, number * bin_points : min(number * bin_points + bin_points, n_points)]
             total, count, step_total, n_steps, n_equal = 0.0, 0, 0.0, 0, 0
-            window, dot, known = 0, 0.0, 0
-            plain, denoised = 0.0, 0.0
-            n_denoised = 0
-            for point in range(start, end):
-                value = values[row, point]
-                if value == value:
-                    total += value
-                    count += 1
-                    plain += value
-                    known += 1
-                    dot += weights[window] * value
-                    if before == before:
-                        step = abs(value - before)
-                        step_total += step
-                        n_steps += 1
-                        if step == 0.0:
-                            n_equal += 1
+            # Without branches: this is all that touches each sample.
+            for value in line:
+                step = abs(value - before)
+                is_known, is_step = value == value, step == step
+                total += value if is_known else 0.0
+                step_total += step if is_step else 0.0
+                count += is_known
+                n_steps += is_step
+                n_equal += step == 0.0
                 before = value
-                window += 1
-                if window == n_weights:
-                    if known == n_weights:
-                        denoised += dot * known
-                    else:
-                        denoised += plain
-                    n_denoised += known
-                    window, dot, known, plain = 0, 0.0, 0, 0.0
-            denoised += plain
-            n_denoised += known
-            if count * 2 >= end - start:
-                level[row, number] = denoised / n_denoised
+            if count * 2 >= len(line):
+                level[row, number] = total / count if is_plain else _denoised(line, weights)
             if n_steps > 0:
                 rough[row, number] = step_total / n_steps
-            missing[row, number] = 1.0 - count / (end - start)
-            repeats[row, number] = n_equal / (end - start)
+            missing[row, number] = 1.0 - count / len(line)
+            repeats[row, number] = n_equal / len(line)
     return level, rough, missing, repeats
 
 
