@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -101,6 +102,23 @@ def command(n_ranks: int, n_frames: int, n_samples: int) -> None:
         shutil.rmtree(folder)
 
 
+def tree_seconds() -> float:
+    """Processor seconds so far of all processes that this one started: the JVM and its Python workers."""
+    parents, spent = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+            spent[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    below = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(spent[pid] for pid in below - {os.getpid()})
+
+
 def spark(n_ranks: int, n_frames: int, n_samples: int) -> None:
     """The stage's own transforms on a table of samples."""
     from pyspark.sql import functions as F
@@ -128,11 +146,13 @@ def spark(n_ranks: int, n_frames: int, n_samples: int) -> None:
             F.lit(None).cast("array<struct<at:timestamp,iteration:bigint>>").alias("iterations"),
             F.lit(None).cast("array<bigint>").alias("logs"),
         )  # fmt: skip
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), tree_seconds()
         n_findings = transform.findings(taken, facts).count()
         transform.tries(taken).write.parquet(f"{folder}/tries")
         print(
-            f"Spark    {n_ranks:>6} ranks: {time.perf_counter() - began:6.2f} s, {n_findings} findings, peak of a Python worker is in the session's log"
+            f"Spark    {n_ranks:>6} ranks: {time.perf_counter() - began:6.2f} s wall, {tree_seconds() - spent:.1f} s of processor,"
+            f" {n_findings} findings",
+            flush=True,
         )
         started.stop()
 

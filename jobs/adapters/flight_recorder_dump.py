@@ -176,3 +176,12 @@ def rank_and_host(name: str) -> tuple[int | None, str | None]:
 def is_dump_name(name: str) -> bool:
     """Whether a file is named as PyTorch and its tools name dumps."""
     return _NAME.match(name) is not None
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a file is named as PyTorch itself names dumps, so that it is one whatever its bytes are.
+
+    >>> is_own_name("nccl_trace_rank_3"), is_own_name("_dump_3"), is_own_name("from_node_3.log")
+    (True, True, False)
+    """
+    return _OWN_NAME.match(name) is not None and _NAME.match(name) is not None

@@ -15,7 +15,7 @@ import numpy as np
 
 from jobs.adapters.base import Problem
 from jobs.adapters.flight_recorder import ADAPTERS
-from jobs.adapters.flight_recorder_dump import Dump, document_in, dump_of, group_of, rank_and_host
+from jobs.adapters.flight_recorder_dump import Dump, document_in, dump_of, group_of, is_own_name, rank_and_host
 from jobs.adapters.stacks_samples import frame, plain
 from jobs.core.errors import NotFoundError
 from jobs.core.folders import files_below, shared_out
@@ -64,7 +64,8 @@ def dump_files(folder: Path) -> Iterator[Path]:
     for path in files_below(folder, "the ranks' dumps"):
         with path.open("rb") as stream:
             head = stream.read(_HEAD)
-        if ADAPTERS[0].sniff(path.name, head) >= SURE or (not head and rank_and_host(path.name)[0] is not None):
+        is_named = is_own_name(path.name) or (not head and rank_and_host(path.name)[0] is not None)
+        if is_named or ADAPTERS[0].sniff(path.name, head) >= SURE:
             yield path
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from jobs.cli.flight_recorder import command
-from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
 
 
 def run(folder: Path, *options: str) -> str:
@@ -77,15 +77,37 @@ def test_the_page_names_rank_group_and_collective(tmp_path: Path) -> None:
     assert "0 default_pg #9 nccl:all_reduce: missing 2, waiting 0-1/3" in page
 
 
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [(lambda p: p / "absent", NotFoundError), (lambda p: p, NotFoundError), (lambda p: (p / "f").write_text("x") and p / "f", UsageError)],
-    ids=["no such folder", "nothing in it", "a file"],
-)  # fmt: skip
-def test_a_users_mistake_is_one_line(tmp_path: Path, make: object, error: type[FleetdiffError]) -> None:
-    with pytest.raises(error) as raised:
-        run(make(tmp_path))
-    assert "\n" not in str(raised.value)
+def old_version(rank: int) -> bytes:
+    """The first dumps were a bare list of entries, without groups and versions."""
+    entry = {"record_id": 0, "pg_id": 0, "collective_seq_id": 8, "profiling_name": "nccl:all_reduce", "state": "completed",
+             "time_created_ns": 1758610505592849034 + rank}  # fmt: skip
+    return pickle.dumps([entry], 2)
+
+
+BAD = [
+    # what is wrong with rank 3's dump, its bytes from those of a whole one, what is said of it
+    ("empty", lambda whole: b"", "bad_value"),
+    ("a truncated pickle", lambda whole: whole[: len(whole) // 2], "corrupt_pickle"),
+    ("truncated JSON", lambda whole: b'{"version": "2.9", "entries": [{"record_id"', "broken_json"),
+    ("an older version", lambda whole: old_version(3), "version 1 without group configuration"),
+    ("a pickle of another program", lambda whole: pickle.dumps({"weights": [1.0, 2.0]}, 2), "bad_type"),
+    ("a pickle that calls", lambda whole: b"cposix\nsystem\n(S'true'\ntR.", "unsafe_pickle"),
+    ("a pickle that asks for a great memo", lambda whole: b"\x80\x02K\x01r\xff\xff\xff\xff.", "corrupt_pickle"),
+]
+
+
+@pytest.mark.parametrize(("what", "spoil", "said"), BAD, ids=[b[0] for b in BAD])
+def test_a_dump_that_cannot_be_used_is_named_and_the_others_are_judged(
+    tmp_path: Path, what: str, spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    write(tmp_path, dict.fromkeys(range(8), 9) | {5: 8}, world=8)
+    path = tmp_path / "nccl_trace_rank_3"
+    path.write_bytes(spoil(path.read_bytes()))
+    found = json.loads(run(tmp_path, "--json"))
+    assert any(problem.startswith("nccl_trace_rank_3") and said in problem for problem in found["problems"])
+    assert set(found["faulty_ranks"]) <= {3, 5}
+    assert found["faulty_ranks"][0] == 5 or said == "version 1 without group configuration"
+    assert found["n_ranks"] == 8
 
 
 @pytest.mark.parametrize("experiment", ["gpu_error_1st", "lock_gil_2nd"])

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.cli.stacks import command
-from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
+from jobs.core.errors import NotFoundError
 
 C10D = "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 WAIT = [("<module>", "/workspace/train.py", 227), ("all_reduce", C10D, 4181)]
@@ -90,17 +90,6 @@ def test_files_that_do_not_say_their_rank_are_numbered_and_that_is_said(tmp_path
     found = json.loads(run(tmp_path, "--json"))
     assert [p["has_ranks"] for p in found["paths"]] == [[1], [0, 2], [0, 2]]
     assert found["problems"] == ["no file says its rank: numbered in order, 0 is a.txt, 2 is c.txt"]
-
-
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [(lambda p: p / "absent", NotFoundError), (lambda p: p, NotFoundError), (lambda p: (p / "f").write_text("x") and p / "f", UsageError)],
-    ids=["no such folder", "nothing in it", "a file"],
-)  # fmt: skip
-def test_a_users_mistake_is_one_line(tmp_path: Path, make: object, error: type[FleetdiffError]) -> None:
-    with pytest.raises(error) as raised:
-        run(make(tmp_path))
-    assert "\n" not in str(raised.value)
 
 
 def test_a_snapshot_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:

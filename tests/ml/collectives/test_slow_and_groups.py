@@ -62,6 +62,34 @@ def test_a_hot_cell_is_a_link_a_row_a_sender_a_column_a_receiver(hot: list, expe
     assert first.ratio == pytest.approx(5.0)
 
 
+def pipeline_matrix(hot: set[tuple[int, int]], factor: float, seed: int) -> tuple[list[int], np.ndarray]:
+    """Receives of 16 ranks as jobs have them: neighbours and two strides only, 30 each, long-tailed around 2 ms."""
+    rng = np.random.default_rng(seed)
+    pairs = [(i, (i + stride) % 16) for i in range(16) for stride in (1, 2, 4)]
+    sources, destinations = (np.repeat(side, 30) for side in zip(*pairs))
+    values = 2.0 * rng.lognormal(0.0, 0.4, len(sources))
+    slow = np.array([(int(s), int(d)) in hot for s, d in zip(sources, destinations)])
+    return latency_matrix(sources, destinations, np.where(slow, factor * values, values))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("hot", "expected"),
+    [
+        ({(3, 5)}, (HotKind.LINK, 3, 5)),
+        ({(6, 7), (6, 8), (6, 10)}, (HotKind.SENDER, 6, None)),
+        ({(8, 9), (7, 9), (5, 9)}, (HotKind.RECEIVER, None, 9)),
+        (set(), None),
+    ],
+    ids=["cell", "row", "column", "even"],
+)
+def test_hot_places_are_found_in_sparse_matrices_with_long_tails(
+    hot: set[tuple[int, int]], expected: tuple | None, seed: int
+) -> None:
+    spots = hot_spots(*pipeline_matrix(hot, 4.0, seed))
+    assert [(s.kind, s.source, s.destination) for s in spots] == ([expected] if expected else [])
+
+
 def test_an_even_matrix_and_one_too_small_have_no_hot_spot() -> None:
     even = np.ones((4, 4))
     np.fill_diagonal(even, np.nan)
