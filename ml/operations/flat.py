@@ -43,8 +43,8 @@ def what_if(ledger: Ledger, first_step: int = 1, least_steps: int = LEAST_STEPS)
     result = analyse(_columns(seconds, ledger.steps[steps]), layout)
     recorded = float(ledger.step_s[:, steps].max(axis=0).mean())
     launch = recorded / result.t_s
-    left_out = len(ledger.steps) - len(steps)
-    notes = (f"{left_out} of {len(ledger.steps)} steps are start-up or lack a rank, and were left out",) if left_out else ()
+    lacking = max(0, len(ledger.steps) - first_step - len(steps))
+    notes = (f"{lacking} of {len(ledger.steps)} steps lack a rank, and were left out of the what-if",) if lacking else ()
     return replace(
         result,
         t_recorded_s=recorded,
