@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+DRAWN_BYTES = 64 << 20
 STYLES = ("megatron", "trainer", "nemo")
 WORDS = [
     "alpha",
@@ -114,16 +115,20 @@ def traceback(draw: random.Random) -> Iterator[str]:
 
 
 def write_log(path: Path, n_bytes: int, style: str, rank: int, seed: int) -> int:
-    """Write one log; the bytes written. A pool of drawn lines is shuffled over and over, so that writing is quick."""
+    """Write one log; the bytes written. Beyond `DRAWN_BYTES` what was drawn comes again, so that writing is quick."""
     draw = random.Random(seed)
     source = lines(style, rank, templates(random.Random(7)), draw)
     path.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with open(path, "w", encoding="utf-8") as out:
-        while written < n_bytes:
+        while written < min(n_bytes, DRAWN_BYTES):
             block = "\n".join(next(source) for _ in range(min(2000, max(1, n_bytes // 100)))) + "\n"
             out.write(block)
             written += len(block)
+    drawn = path.read_bytes() if written < n_bytes else b""
+    with open(path, "ab") as again:
+        while written < n_bytes:
+            written += again.write(drawn[: drawn.rfind(b"\n", 0, n_bytes - written) + 1] or drawn[: drawn.find(b"\n") + 1])
     return written
 
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, Protocol
 
+VERSIONS = "versions."
+"""Begin of configuration keys that say which version of a software was at work, as its own lines tell."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -53,10 +56,12 @@ class Rows:
 
     `table` is a silver or bronze table, or `metric_samples` (node, device, metric, unit, is_counter, at_us, value),
     which ingest puts on the job's grid, or `config_entries` (key, value), which it merges into the configuration.
+    `is_clean` says that the lines' own text was looked through and holds no secret.
     """
 
     table: str
-    columns: Mapping[str, list[Any]]
+    columns: Mapping[str, Any]
+    is_clean: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), []))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 64 << 30
 MAX_RATIO = 1000
 MAX_NAME = 4096
+SPOOL_BYTES = 16 << 20
+MAX_WRAPPED_ZIP = 2 << 30
 
 
 @dataclass
@@ -103,13 +106,26 @@ def unsafe(name: str) -> str | None:
 
 
 def members(kind: str, stream: BinaryIO, seekable: BinaryIO | None) -> Iterator[Member | Problem]:
-    """The members of a bundle, in its order. A zip needs the seekable file itself; inside a compressed stream it is refused."""
+    """The members of a bundle, in its order. A zip needs a file to seek in: one inside a compressed stream is put into one."""
     if kind == "tar":
         yield from _tar(stream)
     elif seekable is None:
-        yield Problem("corrupt_archive", 0, 0, "a zip inside a compressed stream cannot be read member by member: unpack it")
+        yield from _unpacked_zip(stream)
     else:
         yield from _zip(seekable)
+
+
+def _unpacked_zip(stream: BinaryIO) -> Iterator[Member | Problem]:
+    """A zip without its outer compression, in memory while it is small and in a file without a name beyond, within a cap."""
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as held:
+        size = 0
+        while data := stream.read(SPOOL_BYTES // 16):
+            size += len(data)
+            if size > MAX_WRAPPED_ZIP:
+                yield Problem("bomb", 0, 0, f"a zip of more than {MAX_WRAPPED_ZIP} bytes inside a compressed stream")
+                return
+            held.write(data)
+        yield from _zip(held)
 
 
 def _tar(stream: BinaryIO) -> Iterator[Member | Problem]:
@@ -174,7 +190,7 @@ def _tar_member(bundle: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[Memb
         yield _member(info.name, info.size, modified, inner, MAX_MEMBER_BYTES)
 
 
-def _zip(file: BinaryIO) -> Iterator[Member | Problem]:
+def _zip(file: Any) -> Iterator[Member | Problem]:
     file.seek(0)
     try:
         with zipfile.ZipFile(file) as bundle:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,23 +35,41 @@ def offsets(shared: Iterable[tuple[object, str, float]]) -> list[Offset]:
     >>> offsets([(i, n, i + (420.0 if n == "c" else 0.0)) for i in range(5) for n in "abc"])[2].offset_s
     420.0
     """
-    seen: dict[object, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for event, node, at in shared:
-        seen[event][node].append(at)
-    distances: dict[str, list[float]] = defaultdict(list)
-    for by_node in seen.values():
-        if len(by_node) < 2:
-            continue
-        times = {node: float(np.median(values)) for node, values in by_node.items()}
-        middle = float(np.median(list(times.values())))
-        for node, at in times.items():
-            distances[node].append(at - middle)
+    codes: dict[object, int] = {}
+    rows = [(codes.setdefault(event, len(codes)), node, at) for event, node, at in shared]
+    if not rows:
+        return []
+    events, nodes, times = zip(*rows)
+    return offsets_of(np.array(events), np.array(nodes), np.array(times, float))
+
+
+def offsets_of(events: np.ndarray, nodes: np.ndarray, times_s: np.ndarray) -> list[Offset]:
+    """The same from columns: number of the event, node, seconds."""
+    if not len(events):
+        return []
+    names, node = np.unique(nodes, return_inverse=True)
+    pairs, at = _medians(events.astype(np.int64) * len(names) + node, times_s)
+    event, node = pairs // len(names), pairs % len(names)
+    kept = event[1:] == event[:-1]
+    is_shared = np.concatenate([kept, [False]]) | np.concatenate([[False], kept])
+    event, node, at = event[is_shared], node[is_shared], at[is_shared]
+    seen, middle = _medians(event, at)
+    distance = at - middle[np.searchsorted(seen, event)]
     found = []
-    for node in sorted(distances):
-        values = np.array(distances[node])
+    for i in np.unique(node).tolist():
+        values = distance[node == i]
         offset = float(np.median(values))
-        found.append(Offset(node, offset, float(np.median(np.abs(values - offset))), len(values)))
+        found.append(Offset(str(names[i]), offset, float(np.median(np.abs(values - offset))), len(values)))
     return found
+
+
+def _medians(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct keys in order, and the median of each one's values."""
+    order = np.lexsort((values, keys))
+    keys, values = keys[order], values[order]
+    begins = np.flatnonzero(np.concatenate([[len(keys) > 0], keys[1:] != keys[:-1]]))
+    sizes = np.diff(np.append(begins, len(keys)))
+    return keys[begins], (values[begins + (sizes - 1) // 2] + values[begins + sizes // 2]) / 2
 
 
 def corrections(found: list[Offset]) -> dict[str, int]:

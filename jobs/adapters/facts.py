@@ -30,6 +30,11 @@ _WAITED = re.compile(
     r" than|stuck for|waited (?:for )?|no heartbeat for)"
     r"\s{0,3}(\d{1,12}(?:\.\d{1,6})?)\s{0,2}(milliseconds|millisec|ms|seconds|secs|sec|s|minutes|mins|min|hours|h)\b"
 )
+_NAMED_VERSION = re.compile(
+    r"(?i)\b(nccl|rccl|hccl|pytorch|torch|cuda|cudnn|driver|python|deepspeed|megatron[a-z_-]{0,8}|transformers|apex|rocm|gloo)"
+    r"(?: info:?| compiled| runtime)?[ _-]{0,2}version\W{1,4}v?(\d[\w.+-]{0,40})"
+)
+_SAME_VERSION = {"pytorch": "torch"}
 _UNITS = {"m": 60.0, "h": 3600.0, "s": 1.0}
 _RANK = re.compile(r"^\W{0,4}(?:global |worker |process )?[Rr]ank[ =:]?(\d{1,6})(?:[\]:, ]|$)(?! of)")
 _RANK_OF = re.compile(r"\brank[=: ](\d{1,6})[ ,]+world_size[=: ]\d")
@@ -131,6 +136,21 @@ def argument_of(message: str) -> tuple[str, str] | None:
         return None
     found = _ARGUMENT.match(message) or _SETTING.match(message)
     return (found.group(1), found.group(2).strip()) if found else None
+
+
+def versions_in(message: str) -> dict[str, str]:
+    """Versions of software that a message names, by the software.
+
+    >>> versions_in("NCCL version 2.30.3+cuda13.0"), versions_in("Driver Version: 460.32.03    CUDA Version: 11.2")
+    ({'nccl': '2.30.3+cuda13.0'}, {'driver': '460.32.03', 'cuda': '11.2'})
+    """
+    if "ersion" not in message:
+        return {}
+    found: dict[str, str] = {}
+    for match in _NAMED_VERSION.finditer(message[:512]):
+        name, value = match.group(1).lower(), match.group(2).partition("NCCL")[0].rstrip(".-")
+        found.setdefault(_SAME_VERSION.get(name, name), value)
+    return found
 
 
 def waited_s(message: str) -> float | None:

@@ -1,172 +1,223 @@
-"""The quick way through a regular log: plain lines become columns without ever being Python texts.
+"""The quick way through a regular log: plain lines and iteration lines become columns without ever being Python texts.
 
-Only for files of one writer, whose stamps are UTC. What is not plain goes through the log parser in its turn, so that
-phases, iterations and merged events are as if every line had gone there.
+What is neither goes through the log parser in its turn, so that phases, iterations and merged events are as if every
+line had gone there. A file of one writer or of several whose lines name their rank, with stamps in any time zone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import datetime as dt
+from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
-from jobs.adapters import fast_kernel
-from jobs.adapters.base import Rows
+from jobs.adapters import fast_header, fast_kernel
+from jobs.adapters.base import Problem, Rows
+from jobs.adapters.fast_base import level_table
+from jobs.adapters.fast_rows import Lines, Places, Trails, iteration_rows, record_rows
 from jobs.adapters.fast_words import automaton
 from jobs.adapters.headers import LABEL_TOKEN, TOKENS, Header
-from jobs.adapters.log_parser import LogParser, Place
+from jobs.adapters.lines import LineReader
+from jobs.adapters.log_parser import LogParser, Place, Writer
+from jobs.adapters.shapes import Shapes
+from jobs.adapters.stamps import EPOCH, Clock
 
-MIN_BYTES = 256 << 10
-"""Below this, compiling or loading the kernel costs more than it saves."""
-WARM_LINES = 400
+MAX_LAYOUTS = 4
+MAX_OPS = 8
+_QUARTER_US = 900_000_000
 _OPS = {
-    "stamp": fast_kernel.STAMP, "rank": fast_kernel.RANK, "level_logger": fast_kernel.LEVEL_LOGGER, "nemo": fast_kernel.NEMO,
-    "level": fast_kernel.LEVEL, "source": fast_kernel.BRACKET_SOURCE,
+    "stamp": fast_header.STAMP, "rank": fast_header.RANK, "level_logger": fast_header.LEVEL_LOGGER, "nemo": fast_header.NEMO,
+    "level": fast_header.LEVEL, "source": fast_header.BRACKET_SOURCE,
 }  # fmt: skip
+_TIMED = (fast_header.STAMP, fast_header.BRACKET_STAMP, fast_header.NEMO)
+_TELLING = (fast_header.RANK, fast_header.LABEL)
 
 
-@dataclass
-class Scan:
-    """Lines of a block: bounds, ends of headers and begins of plain messages (0 for the others), and what headers say."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    heads: np.ndarray
-    messages: np.ndarray
-    at_us: np.ndarray
-    fractions: np.ndarray
-    levels: np.ndarray
-
-
-def ops_of(tokens: tuple[int, ...]) -> np.ndarray | None:
+def ops_of(tokens: tuple[int, ...]) -> tuple[int, ...] | None:
     """A layout as the kernel's operations; None when it has a token that the kernel does not know."""
     ops = []
     for token in tokens:
-        name, first, _ = TOKENS[token] if token != LABEL_TOKEN else ("", "", "")
+        if token == LABEL_TOKEN:
+            ops.append(fast_header.LABEL)
+            continue
+        name, first, _ = TOKENS[token]
         op = _OPS.get(name)
         if op is None:
             return None
         if first == "[":
-            op = {fast_kernel.STAMP: fast_kernel.BRACKET_STAMP, fast_kernel.LEVEL: fast_kernel.BRACKET_LEVEL}.get(op, op)
+            op = {fast_header.STAMP: fast_header.BRACKET_STAMP, fast_header.LEVEL: fast_header.BRACKET_LEVEL}.get(op, op)
         ops.append(op)
-    return np.array(ops, np.int64)
+    return tuple(ops)
 
 
 class FastLane:
-    """Takes blocks of one file. `ready` once a layout is known that the kernel can read."""
+    """Takes stretches of one file. `ready` once a layout is known that the kernel can read."""
 
     def __init__(self, parser: LogParser) -> None:
         self._parser = parser
         context = parser.context
-        self.is_possible = context.zone == "UTC" and (context.rank is not None or context.local_rank is not None)
-        self._ops: np.ndarray | None = None
+        self._is_shared = context.rank is None and context.local_rank is None
+        self._layouts: np.ndarray = np.empty((0, MAX_OPS), np.int64)
+        self._shapes = Shapes()
+        self._clock = Clock(context.zone)
+        self._quarters: dict[int, tuple[int, bool]] = {}
 
     def ready(self) -> bool:
-        """Whether a block may be given to `take`."""
-        if not self.is_possible:
-            return False
-        if self._ops is None:
-            layouts = self._parser.headers.layouts()
-            self._ops = next((ops for tokens in layouts if (ops := ops_of(tokens)) is not None and _has_stamp(ops)), None)
-        return self._ops is not None
+        """Whether a stretch may be given to `take`."""
+        if len(self._layouts) < MAX_LAYOUTS:
+            found = [ops for tokens in self._parser.headers.layouts() if (ops := ops_of(tokens)) and self._is_usable(ops)]
+            rows = [[*ops, *[0] * (MAX_OPS - len(ops))] for ops in found[:MAX_LAYOUTS]]
+            self._layouts = np.array(rows, np.int64).reshape(len(rows), MAX_OPS)
+        return len(self._layouts) > 0
 
-    def scan(self, data: bytes) -> Scan:
-        """Look at a block's lines."""
+    def _is_usable(self, ops: tuple[int, ...]) -> bool:
+        is_told = any(op in _TELLING for op in ops) or not self._is_shared
+        return is_told and any(op in _TIMED for op in ops) and len(ops) <= MAX_OPS
+
+    def take(self, reader: LineReader, data: bytes, offset: int, number: int) -> tuple[list[Problem], int, list[Rows]]:
+        """Problems of a stretch, how many of its lines were refused, and its rows."""
+        lines = self._scanned(data)
+        walk = _Walk(self._parser, reader, lines, data, offset, number, self._is_shared)
+        problems, n_refused = walk.through()
+        quick = np.flatnonzero(lines.is_quick)
+        rows: list[Rows] = []
+        if len(quick):
+            places = Places.of(lines.ranks, quick, walk.place_of)
+            rows.append(record_rows(data, offset, number, lines, quick, walk.trails, places, self._parser.context))
+            rows += iteration_rows(number, lines, quick, self._shapes.shapes, places)
+            self._parser.saw(int(lines.at_us[quick].min()), int(lines.at_us[quick].max()), len(quick))
+        rows += self._parser.rows((number + quick, lines.at_us[quick]))
+        return problems, n_refused, rows
+
+    def _scanned(self, data: bytes) -> Lines:
+        lines, hashes = self._scan(data)
+        fresh = self._shapes.unknown(hashes)
+        if fresh and self._shapes.learn([data[lines.heads[i] : lines.ends[i]] for i in fresh]):
+            lines, _ = self._scan(data)
+        self._to_utc(lines)
+        if self._is_shared:
+            known = self._parser.known_ranks
+            if known:
+                lines.refuse(~np.isin(lines.ranks, np.array(sorted(known), np.int64)))
+        return lines
+
+    def _scan(self, data: bytes) -> tuple[Lines, np.ndarray]:
         buf = np.frombuffer(data, np.uint8)
         n = data.count(b"\n") + (not data.endswith(b"\n"))
-        found = Scan(*(np.zeros(n, np.int64) for _ in range(7)))
         table, is_end = automaton()
-        words, lengths = fast_kernel.level_table()
+        words, lengths = level_table()
         rank = self._parser.context.rank
+        columns, hashes = np.empty((n, 10), np.int64), np.empty(n, np.uint64)
+        numbers = np.empty((n + 1, fast_kernel.MAX_SLOTS))
         fast_kernel.scan(
-            buf,
-            self._ops,
-            -1 if rank is None else rank,
-            words,
-            lengths,
-            table,
-            is_end,
-            found.starts,
-            found.ends,
-            found.heads,
-            found.messages,
-            found.at_us,
-            found.fractions,
-            found.levels,
-        )
-        return found
+            buf, self._layouts, -1 if rank is None else rank, self._is_shared, words, lengths, table, is_end,
+            self._shapes.hashes, columns, hashes, numbers,
+        )  # fmt: skip
+        return Lines.of(columns, numbers, self._shapes.shapes, self._is_shared), hashes
 
-    def rows(
-        self, data: bytes, offset: int, first_line: int, found: Scan, changes: list[tuple[int, str, int | None]]
-    ) -> Rows | None:
-        """The plain lines as rows, in the phase and iteration in which the other lines left the writer.
-
-        `changes` holds (line index, phase, iteration) after each of the other lines; the first entry is the state before.
-        """
-        plain = np.flatnonzero(found.messages)
-        if not len(plain):
-            return None
-        context, place = self._parser.context, self._parser.own_place()
-        at = np.searchsorted([index for index, _, _ in changes], plain, side="right") - 1
-        phases = pa.array([phase for _, phase, _ in changes], pa.string()).dictionary_encode()
-        n = len(plain)
-        at_us = found.at_us[plain]
-        digits = found.fractions[plain]
-        precision = np.where(digits == 0, 1.0, np.where(digits <= 3, 0.001, 1e-6))
-        columns: dict[str, Any] = {
-            "line": pa.array(first_line + plain),
-            "byte_offset": pa.array(offset + found.starts[plain]),
-            "n_lines": pa.repeat(pa.scalar(1, pa.int32()), n),
-            "occurred_at": pa.array(at_us),
-            "time_source": pa.repeat("line", n),
-            "time_uncertainty_s": pa.array(precision),
-            "level": _levels(found.levels[plain]),
-            "message": _messages(data, found.messages[plain], found.ends[plain]),
-            "phase": phases.dictionary.take(phases.indices.take(pa.array(at))),
-            "iteration": pa.array([i for _, _, i in changes], pa.int64()).take(pa.array(at)),
-            "waited_s": pa.nulls(n, pa.float64()),
-            **_place_columns(place, n),
-            "attempt": pa.repeat(pa.scalar(context.attempt, pa.int32()), n),
-            "stream": pa.repeat(pa.scalar(context.stream, pa.string()), n),
-        }
-        self._parser.saw(int(at_us.min()), int(at_us.max()), n)
-        return Rows("log_records", columns)
+    def _to_utc(self, lines: Lines) -> None:
+        """Stamps of another zone than UTC, put right, quarter of an hour by quarter of an hour."""
+        if self._parser.context.zone == "UTC":
+            return
+        stamped = np.flatnonzero(lines.heads)
+        quarters, where = np.unique(lines.at_us[stamped] // _QUARTER_US, return_inverse=True)
+        shifts, doubts = np.empty(len(quarters), np.int64), np.empty(len(quarters), bool)
+        for i, quarter in enumerate(quarters.tolist()):
+            if quarter not in self._quarters:
+                local = EPOCH + dt.timedelta(microseconds=quarter * _QUARTER_US)
+                us = self._clock.iso(local.strftime("%Y-%m-%d %H:%M:%S"))
+                self._quarters[quarter] = ((us or 0) - quarter * _QUARTER_US, self._clock.is_ambiguous)
+            shifts[i], doubts[i] = self._quarters[quarter]
+        lines.at_us[stamped] += shifts[where]
+        lines.precision_s[stamped] = np.where(doubts[where], 3600.0, lines.precision_s[stamped])
 
 
-def headers_of(found: Scan, indexes: np.ndarray) -> list[Header | None]:
-    """Headers of lines as the kernel read them; None where it did not."""
-    heads = np.where(found.heads[indexes] > 0, found.heads[indexes] - found.starts[indexes], 0).tolist()
-    at_us, digits, levels = found.at_us[indexes].tolist(), found.fractions[indexes].tolist(), found.levels[indexes].tolist()
-    names = fast_kernel.LEVEL_NAMES
-    return [
-        Header(head, at, 1.0 if n == 0 else 0.001 if n <= 3 else 1e-6, names[level] if level >= 0 else None) if head else None
-        for head, at, n, level in zip(heads, at_us, digits, levels)
-    ]
+class _Walk:
+    """One stretch, line by line where a line changes what is known of its writer."""
 
+    def __init__(
+        self, parser: LogParser, reader: LineReader, lines: Lines, data: bytes, offset: int, number: int, is_shared: bool
+    ) -> None:
+        self._parser, self._reader, self._lines, self._data = parser, reader, lines, data
+        self._offset, self._number, self._is_shared = offset, number, is_shared
+        self._writers: dict[int, Writer] = {}
+        self._places: dict[int, Place] = {}
+        self._problems: list[Problem] = []
+        self._n_refused = 0
+        self.trails = Trails()
 
-def _has_stamp(ops: np.ndarray) -> bool:
-    return bool(np.isin(ops, (fast_kernel.STAMP, fast_kernel.BRACKET_STAMP, fast_kernel.NEMO)).any())
+    def place_of(self, rank: int) -> Place:
+        """Where a rank's lines come from; the file's own place when it is not shared."""
+        if rank not in self._places:
+            self._places[rank] = self._parser.place_of(rank if self._is_shared else None)
+        return self._places[rank]
 
+    def through(self) -> tuple[list[Problem], int]:
+        """Feed what is not quick to the parser, in order; problems of these lines, and how many were refused."""
+        parser, lines = self._parser, self._lines
+        for rank in np.unique(lines.ranks[lines.is_quick]).tolist():
+            self._begin(rank)
+        other = np.flatnonzero(~lines.is_quick)
+        texts = self._texts(other)
+        steps, ranks = lines.steps.tolist(), lines.ranks.tolist()
+        is_other = ~lines.is_quick
+        before = -1
+        for index in np.flatnonzero(is_other | (lines.shapes >= 0)).tolist():
+            is_own_turn = bool(is_other[index])
+            if not parser.is_idle and (index != before + 1 or not is_own_turn):
+                self._close(before + 1, index + (not is_own_turn))
+            if is_own_turn:
+                self._feed(index, *next(texts))
+            elif lines.is_quick[index]:
+                self._step(index, ranks[index], steps[index])
+            before = index
+        if not parser.is_idle and before + 1 < len(lines.starts):
+            self._close(before + 1, len(lines.starts))
+        return self._problems, self._n_refused
 
-def _levels(codes: np.ndarray) -> pa.Array:
-    names = pa.array([*fast_kernel.LEVEL_NAMES], pa.string())
-    return names.take(pa.array(codes, mask=codes < 0))
+    def _begin(self, rank: int) -> None:
+        writer = self._writers[rank] = self._parser.writer(self.place_of(rank))
+        self.trails.begin(rank, writer.phases.phase, writer.iteration)
 
+    def _texts(self, indexes: np.ndarray) -> Iterator[tuple[str, int, Header | None]]:
+        lines = self._lines
+        block = self._reader.picked(self._data, lines.starts[indexes].tolist(), lines.ends[indexes].tolist(), self._offset)
+        self._problems += block.problems
+        self._n_refused += len(block.refused)
+        return iter(zip(block.lines, block.offsets, lines.headers(indexes, self._is_shared)))
 
-def _messages(data: bytes, begins: np.ndarray, ends: np.ndarray) -> pa.Array:
-    size = int((ends - begins).sum())
-    out, offsets = np.empty(size, np.uint8), np.empty(len(begins) + 1, np.int32)
-    fast_kernel.gather(np.frombuffer(data, np.uint8), begins, ends, out, offsets)
-    return pa.StringArray.from_buffers(len(begins), pa.py_buffer(offsets), pa.py_buffer(out))
+    def _feed(self, index: int, text: str, offset: int, header: Header | None) -> None:
+        """One line to the parser; what it changed in the writers that are followed here."""
+        parser = self._parser
+        parser.touched.clear()
+        parser.feed_apart(text, offset, self._number + index, header)
+        if parser.touched:
+            for rank, writer in self._writers.items() if len(self._writers) < 3 else self._touched():
+                self.trails.see(rank, index, writer.phases.phase, writer.iteration)
 
+    def _touched(self) -> list[tuple[int, Writer]]:
+        ranks = {rank for rank, _ in self._parser.touched if rank is not None}
+        return [(rank, self._writers[rank]) for rank in sorted(ranks) if rank in self._writers]
 
-def _place_columns(place: Place, n: int) -> dict[str, pa.Array]:
-    values = (
-        ("node", place.node, pa.string()),
-        ("rank", place.rank, pa.int32()),
-        ("local_rank", place.local_rank, pa.int32()),
-        ("role", place.role, pa.string()),
-    )
-    return {name: pa.nulls(n, kind) if value is None else pa.repeat(pa.scalar(value, kind), n) for name, value, kind in values}
+    def _step(self, index: int, rank: int, iteration: int) -> None:
+        """A line of a known shape: the writer is at this iteration now, and training."""
+        writer = self._writers[rank]
+        before = writer.phases.phase
+        writer.iteration = iteration
+        if before != "train":
+            writer.phases.enter("train")
+            if before not in ("init", "load"):
+                self.trails.odd_phases[index] = before
+        self.trails.see(rank, index, writer.phases.phase, iteration)
+
+    def _close(self, start: int, end: int) -> None:
+        """Stamped lines stand between here and there: they end a lone writer's open event; of several, each its own."""
+        if not self._is_shared:
+            self._parser.finish_open()
+            return
+        for index in range(start, end):
+            if self._parser.is_idle:
+                return
+            if self._lines.is_quick[index]:
+                self._lines.is_quick[index] = False
+                self._feed(index, *next(self._texts(np.array([index]))))

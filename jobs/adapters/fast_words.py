@@ -60,6 +60,7 @@ TRIGGERS: tuple[str, ...] = (
     "run_stop",
     "train metrics",
     # configuration, other formats, further headers
+    "ersion",
     " ..",
     ":::MLLOG",
     "exitcode",

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.adapters.base import VERSIONS
 from jobs.adapters.job_reader import JobRead
 from jobs.adapters.stamps import from_us, to_us
 from ml.collectives.groups import groups_from_pg_config
@@ -38,9 +39,10 @@ FLAGS = (
     "restarts",
     "foreign_rank_prefix",
     "partial",
+    "series_dropped",
 )
 """All flags that a job can carry."""
-_FROM_FILES = ("truncated", "interleaved", "glued", "decode_errors", "empty_file", "foreign_rank_prefix")
+_FROM_FILES = ("truncated", "interleaved", "glued", "decode_errors", "empty_file", "foreign_rank_prefix", "series_dropped")
 SOURCE_TABLES = (("logs", "log_records"), ("stacks", "stack_samples"), ("operations", "operations"), ("collectives", "collectives"))
 
 
@@ -79,10 +81,24 @@ def gather(done: JobRead, shifts: dict[str, int]) -> JobFacts:
     _infer_places(done, facts)
     facts.timeline = _timeline(done, shifts)
     facts.failed_at_us = _failures(done)
-    for entry in done.rows.table("config_entries").to_pylist():
-        facts.config.setdefault(f"args.{entry['key']}", entry["value"] or "")
+    told = sorted(done.rows.table("config_entries").to_pylist(), key=lambda e: e["key"].startswith(VERSIONS))
+    for entry in told:
+        _take_entry(facts, entry["key"], entry["value"] or "")
     _flag(done, facts, shifts)
     return facts
+
+
+def _take_entry(facts: JobFacts, key: str, value: str) -> None:
+    """An entry that the files tell, unless the record says it: a version counts as said under any name of its software."""
+    if not key.startswith(VERSIONS):
+        facts.config.setdefault(f"args.{key}", value)
+        return
+    software = key.removeprefix(VERSIONS)
+    ends = (f".{software}", f".{software}_version", f".{software}.version")
+    is_said = any(f".{name.lower()}".endswith(ends) for name in facts.config if not name.startswith(VERSIONS))
+    is_framework = facts.config.get("framework.name", "").lower() == software and "framework.version" in facts.config
+    if not is_said and not is_framework:
+        facts.config.setdefault(key, value)
 
 
 def _span(done: JobRead) -> tuple[datetime | None, datetime | None]:

@@ -277,7 +277,7 @@ def _take_rows(done: JobRead, report: FileReport, rows: Rows, context: FileConte
         report.problem(Problem("bad_type", 0, 0, f"{len(rows)} rows of {rows.table} do not fit: {str(error)[:200]}"))
         return
     report.n_rows[rows.table] += len(rows)
-    done.rows.add(batch, rows.table, report.redactions)
+    done.rows.add(batch, rows.table, report.redactions, rows.is_clean)
 
 
 def with_message_keys(batch: pa.RecordBatch) -> pa.RecordBatch:

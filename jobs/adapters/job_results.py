@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,7 +40,7 @@ def schema_of(name: str) -> pa.Schema:
 
 def results(done: JobRead) -> Iterator[Result]:
     """Every table of a job: name, columns, batches. `ingested_files` comes last and `training_jobs` just before it."""
-    found = clocks.offsets(_shared_events(done))
+    found = clocks.offsets_of(*_shared_events(done))
     shifts = clocks.corrections(found)
     facts = gather(done, shifts)
     completion = Completion(
@@ -47,7 +48,7 @@ def results(done: JobRead) -> Iterator[Result]:
     )
     for name in EVENT_TABLES:
         yield name, schema_of(name), _event_batches(done, name, completion, shifts)
-    yield "machine_metrics", schema_of("machine_metrics"), iter(_metrics(done, shifts))
+    yield "machine_metrics", schema_of("machine_metrics"), iter(_metrics(done, facts, shifts))
     yield (
         "clock_offsets",
         schema_of("clock_offsets"),
@@ -91,15 +92,25 @@ def _redacted(name: str, rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
     ]
 
 
-def _shared_events(done: JobRead) -> Iterator[tuple[object, str, float]]:
-    """What several nodes saw at once: the ends of a step's collectives, and iteration lines."""
+def _shared_events(done: JobRead) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What several nodes saw at once, as (event, node, seconds): iteration lines, and the ends of a step's collectives."""
+    events, nodes, times = [np.empty(0, np.int64)], [np.empty(0, object)], [np.empty(0)]
     for batch in done.rows.batches("iterations"):
-        keep = pc.and_(pc.is_valid(batch["node"]), pc.is_valid(batch["occurred_at"]))
-        part = batch.filter(keep)
-        times = part["occurred_at"].cast(pa.int64()).to_pylist()
-        yield from (
-            (("iteration", i), n, t / 1e6) for i, n, t in zip(part["iteration"].to_pylist(), part["node"].to_pylist(), times)
-        )
+        part = batch.filter(pc.and_(pc.is_valid(batch["node"]), pc.is_valid(batch["occurred_at"])))
+        events.append(part["iteration"].to_numpy(zero_copy_only=False))
+        nodes.append(part["node"].to_numpy(zero_copy_only=False))
+        times.append(part["occurred_at"].cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e6)
+    # Numbers from minus one down: iterations are counted from zero up.
+    codes: dict[object, int] = {}
+    others = [(-1 - codes.setdefault(event, len(codes)), node, at) for event, node, at in _ends_of_collectives(done)]
+    if others:
+        for column, values in zip((events, nodes, times), zip(*others)):
+            column.append(np.array(values))
+    return np.concatenate(events), np.concatenate(nodes).astype(str), np.concatenate(times)
+
+
+def _ends_of_collectives(done: JobRead) -> Iterator[tuple[object, str, float]]:
+    """Ends of collectives in operation time lines and in flight-recorder dumps, as (event, node, seconds)."""
     nodes = {p.rank: p.node for p in done.record.placements}
     n_left = 400_000
     for batch in done.rows.batches("operations"):
@@ -145,10 +156,10 @@ def _shifted(batch: pa.RecordBatch, columns: tuple[str, ...], shifts: dict[str, 
     return batch
 
 
-def _metrics(done: JobRead, shifts: dict[str, int]) -> list[pa.RecordBatch]:
+def _metrics(done: JobRead, facts: JobFacts, shifts: dict[str, int]) -> list[pa.RecordBatch]:
     """Samples on the job's grid, and rows that came gridded."""
     given = list(done.rows.batches("machine_metrics"))
-    samples = done.rows.table("metric_samples")
+    samples = _capped(done.rows.table("metric_samples"), facts)
     gridded: list[pa.RecordBatch] = []
     if len(samples):
         from ml.machines.grid import to_grid
@@ -164,6 +175,25 @@ def _metrics(done: JobRead, shifts: dict[str, int]) -> list[pa.RecordBatch]:
         schema = schema_of("machine_metrics")
         gridded = pa.table([columns[name] for name in schema.names], schema=schema).to_batches()
     return [batch.select(schema_of("machine_metrics").names) for batch in given] + gridded
+
+
+MAX_SERIES = 200_000
+"""Series (node, device, metric) of one job's metrics: a label that takes a new value each time must not fill the lake."""
+
+
+def _capped(samples: pa.Table, facts: JobFacts) -> pa.Table:
+    """Samples of at most `MAX_SERIES` series, the first in order of their names; what was dropped is counted in the notes."""
+    names = ["node", "device", "metric"]
+    series = samples.select(names).group_by(names).aggregate([([], "count_all")])
+    if series.num_rows <= MAX_SERIES:
+        return samples
+    series = series.sort_by([(name, "ascending") for name in names])
+    kept = series.slice(0, MAX_SERIES).select(names)
+    facts.flags.add("series_dropped")
+    n_samples = pc.sum(series["count_all"][MAX_SERIES:]).as_py()
+    facts.notes.append(f"{series.num_rows - MAX_SERIES} series of metrics beyond {MAX_SERIES} were dropped, {n_samples} samples")
+    keys = [pc.binary_join_element_wise(*(pc.fill_null(t[n], "") for n in names), "\0") for t in (samples, kept)]
+    return samples.filter(pc.is_in(keys[0], keys[1].combine_chunks()))
 
 
 def _quarantine(done: JobRead) -> Iterator[dict[str, Any]]:

@@ -25,6 +25,9 @@ CLOSED_WORDS = frozenset(
 )
 """Columns whose words this program chose: no secret can stand there."""
 
+LINE_TEXTS = frozenset({"message", "values"})
+FEW_VALUES = frozenset({"file", "node"})
+
 WAITED = pa.field("waited_s", pa.float64())
 EXTRA = {"log_records": (WAITED,)}
 INTERNAL: dict[str, pa.Schema] = {
@@ -96,10 +99,12 @@ class JobTables:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spilled: dict[str, tuple[Path, pa.ipc.RecordBatchFileWriter]] = {}
 
-    def add(self, batch: pa.RecordBatch, table: str, redactions: Counter[str]) -> None:
-        """Take a batch in, secrets removed."""
+    def add(self, batch: pa.RecordBatch, table: str, redactions: Counter[str], is_clean: bool = False) -> None:
+        """Take a batch in, secrets removed; `is_clean`: the texts of its lines hold none."""
         arrays = [
-            column if name in CLOSED_WORDS or (name == "file" and _is_harmless(column)) else redact_column(column, redactions)
+            column
+            if name in CLOSED_WORDS or (is_clean and name in LINE_TEXTS) or (name in FEW_VALUES and _are_harmless(column))
+            else redact_column(column, redactions)
             for name, column in zip(batch.schema.names, batch.columns)
         ]
         clean = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
@@ -120,11 +125,11 @@ class JobTables:
         self._batches, self._size = {}, 0
 
     def batches(self, table: str) -> Iterator[pa.RecordBatch]:
-        """All rows of a table, in the order in which they came, small batches put together; call after the last `add`."""
+        """All rows of a table, those of small batches put together; call after the last `add`."""
         held: list[pa.RecordBatch] = []
         n_held = 0
         for batch in self._as_they_came(table):
-            if batch.num_rows >= SMALL_ROWS and not held:
+            if batch.num_rows >= SMALL_ROWS:
                 yield batch
                 continue
             held.append(batch)
@@ -165,10 +170,10 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def _is_harmless(files: pa.Array) -> bool:
-    """Whether the path that all rows of a batch share needs no redaction."""
-    path = files[0].as_py() if len(files) else None
-    return path is None or redact(path) == path
+def _are_harmless(texts: pa.Array) -> bool:
+    """Whether the few distinct values of a column need no redaction."""
+    values = pc.unique(texts)
+    return len(values) <= 64 and all(text is None or redact(text) == text for text in values.to_pylist())
 
 
 def message_key_column(messages: pa.Array) -> pa.Array:

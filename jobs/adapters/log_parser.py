@@ -7,15 +7,14 @@ One parser reads one file. It takes lines (`feed`) and gives rows a block at a t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.adapters import facts
-from jobs.adapters.base import FileContext, Rows
+from jobs.adapters.base import VERSIONS, FileContext, Rows
 from jobs.adapters.failures import failures_in
 from jobs.adapters.headers import NOTHING, Header, HeaderReader
-from jobs.adapters.lines import Block
 from jobs.adapters.log_rows import IterationColumns, RecordColumns, Stamps
 from jobs.adapters.merge import Event, Merger, kind_of
 from jobs.adapters.stamps import Clock, from_us, to_us
@@ -51,13 +50,18 @@ def has_labels(head: str) -> bool:
     return len(lines) >= 3 and sum(bool(_LABELLED.match(line)) for line in lines) > 0.6 * len(lines)
 
 
+def written_by(context: FileContext) -> int | None:
+    """Microseconds of the last moment of which the file can tell: a day after it was last written."""
+    return to_us(context.modified_at) + 86_400_000_000 if context.modified_at else None
+
+
 class LogParser:
     """One file's events. Feed it lines in order, take `rows()` after each block, and `close()` at the end."""
 
     def __init__(self, context: FileContext, labels: bool = False) -> None:
         self.context = context
         bound = context.ended_at or context.started_at or context.modified_at
-        self.headers = HeaderReader(Clock(context.zone, to_us(bound) if bound else None), labels)
+        self.headers = HeaderReader(Clock(context.zone, to_us(bound) if bound else None, written_by(context)), labels)
         is_own = context.rank is not None or context.local_rank is not None or context.stream == "agent"
         self.merger = Merger(is_own_stream=is_own)
         self.n_read = 0
@@ -66,10 +70,12 @@ class LogParser:
         self.last_us: int | None = None
         self.flags: set[str] = set()
         self.time_source = "line"
+        self.touched: set[tuple[int | None, int | None]] = set()
         self._records = RecordColumns()
         self._iterations = IterationColumns()
         self._counted_line = -1  # line whose progress an MLLOG record gave already
         self._config: dict[str, str] = {}
+        self._versions: dict[str, str] = {}
         self._marks: list[tuple[str, str]] = []
         self._failures: list[dict[str, Any]] = []
         self._places: dict[int, tuple[str, int | None]] = {}
@@ -103,33 +109,32 @@ class LogParser:
         else:
             self._merge(number, offset, header, message)
 
-    def feed_apart(
-        self, block: Block, indexes: list[int], first_line: int, headers: list[Header | None]
-    ) -> list[tuple[int, str, int | None]]:
-        """Take in some lines of a block, given by their indexes; what lies between them was plain and closes open events.
+    def feed_apart(self, line: str, offset: int, number: int, header: Header | None) -> None:
+        """Take in a line whose neighbours may go another way; its header where that was read already."""
+        if header is not None and "\r" not in line:
+            self.n_read += 1
+            self._take(line[header.start :], header, offset, number)
+        else:
+            self.feed([line], [offset], number)
 
-        Returns the writer's phase and iteration from each index on, the state before as the first entry.
-        """
-        writer = self._writer(self.own_place())
-        changes: list[tuple[int, str, int | None]] = [(-1, writer.phases.phase, writer.iteration)]
-        before = -2
-        for index, line, offset, header in zip(indexes, block.lines, block.offsets, headers):
-            if index != before + 1 and not self.merger.is_idle:
-                for event in self.merger.close():
-                    self._finish(event)
-            before = index
-            if header is not None and "\r" not in line:
-                self.n_read += 1
-                self._take(line[header.start :], header, offset, first_line + index)
-            else:
-                self.feed([line], [offset], first_line + index)
-            if (writer.phases.phase, writer.iteration) != changes[-1][1:]:
-                changes.append((index, writer.phases.phase, writer.iteration))
-        return changes
+    @property
+    def is_idle(self) -> bool:
+        """No event is open."""
+        return self.merger.is_idle
 
-    def own_place(self) -> Place:
-        """The place of a line that says nothing of its own: the file's."""
-        return self._place(NOTHING, "")
+    @property
+    def known_ranks(self) -> Collection[int]:
+        """The job's ranks, where its record gives them."""
+        return self._by_rank.keys()
+
+    def finish_open(self) -> None:
+        """End the open events."""
+        for event in self.merger.close():
+            self._finish(event)
+
+    def place_of(self, rank: int | None) -> Place:
+        """The place of a line that says nothing of its own but a rank."""
+        return self._place(NOTHING._replace(rank=rank), "")
 
     def saw(self, first_us: int, last_us: int, n: int) -> None:
         """Book plain lines that went another way."""
@@ -167,7 +172,9 @@ class LogParser:
         self._merge_one(number, offset, header, message, writer)
 
     def _merge_one(self, number: int, offset: int, header: Header, message: str, writer: object) -> None:
-        key = writer if self.merger.is_own_stream else (header.rank, header.local_rank, header.label, header.pid, writer)
+        key = (
+            writer if self.merger.is_own_stream else (header.rank, header.local_rank, header.label, header.pid, header.node, writer)
+        )
         for event in self.merger.feed(key, number, offset, header, message):
             self._finish(event)
 
@@ -200,12 +207,16 @@ class LogParser:
             self.n_understood += 1
             return
         place = self._place(header, message)
-        writer = self._writer(place)
+        writer = self.writer(place)
+        self.touched.add((place.rank, place.local_rank))
         at_us = header.at_us if header.at_us is not None else header.given_us
         is_known = header.start > 0 or n_lines > 1
         phase, is_known = self._phase(writer, message, is_known)
         if (argument := facts.argument_of(message)) is not None:
             self._config.setdefault(*argument)
+            is_known = True
+        for name, value in facts.versions_in(message).items():
+            self._versions.setdefault(name, value)
             is_known = True
         if message.startswith(facts.MLLOG):
             at_us, phase, is_known = self._mlperf(message, writer, at_us, phase, number, place)
@@ -236,7 +247,7 @@ class LogParser:
         phase = writer.phases.see(message)
         if (end := facts.end_of(message)) is not None:
             self._marks.append(("state", end))
-        return phase, is_known or phase != before
+        return phase, is_known or phase != before or not facts.says_no_phase(message)
 
     def _iteration(self, message: str, writer: Writer, number: int, header: Header, at_us: int | None, place: Place) -> int | None:
         progress = facts.progress_of(message)
@@ -280,7 +291,8 @@ class LogParser:
     def _is_known(message: str) -> bool:
         return message.startswith(_KNOWN) or bool(_XTRACE.match(message)) or "%|" in message[:64]
 
-    def _writer(self, place: Place) -> Writer:
+    def writer(self, place: Place) -> Writer:
+        """What is known of the writer at a place."""
         key = (place.rank, place.local_rank)
         writer = self._writers.get(key)
         if writer is None:
@@ -342,8 +354,9 @@ class LogParser:
         for event in self.merger.close():
             self._finish(event)
         yield from self.rows()
-        if self._config:
-            yield Rows("config_entries", {"key": list(self._config), "value": list(self._config.values())})
+        config = self._config | {f"{VERSIONS}{name}": value for name, value in self._versions.items()}
+        if config:
+            yield Rows("config_entries", {"key": list(config), "value": list(config.values())})
         if self._marks:
             yield Rows("job_marks", {"key": [k for k, _ in self._marks[-50:]], "value": [v for _, v in self._marks[-50:]]})
         if self._failures:

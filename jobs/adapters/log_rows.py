@@ -53,18 +53,32 @@ class RecordColumns:
         return len(self.line)
 
     def rows(self, last_us: int, source: str, in_file: dict[str, Any], others: Stamps | None = None) -> tuple[Rows, int]:
-        """The block as rows, events without a stamp dated by the one before; and the last stamp seen.
+        """The block as rows, events without a stamp dated by the line before; and the last stamp seen.
 
         `others` are lines and stamps of events that went another way.
         """
-        at, spread, sources, last = self._dated(last_us, source, others)
+        n, names = len(self), (source, "interpolated", None)
+        line, at, spread = np.array(self.line, np.int64), np.array(self.at_us, np.int64), np.array(self.precision_s)
+        if others is not None:
+            line, at = np.concatenate([line, others[0]]), np.concatenate([at, others[1]])
+            spread = np.concatenate([spread, np.full(len(others[0]), 1e-6)])
+        order = np.argsort(line, kind="stable")
+        stamps = at[order]
+        own = np.flatnonzero(stamps >= 0)
+        which = np.zeros(n, np.int64)
+        if min(self.at_us, default=0) < 0:
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            at, spread, is_own = (column[place[:n]] for column in dated(stamps, spread[order], last_us))
+            which = np.where(is_own, 0, np.where(at >= 0, 1, 2))
+        at, spread = at[:n], spread[:n]
         columns: dict[str, Any] = {
             "line": self.line,
             "byte_offset": self.byte_offset,
             "n_lines": self.n_lines,
-            "occurred_at": at,
-            "time_source": sources,
-            "time_uncertainty_s": spread,
+            "occurred_at": [None if value < 0 else value for value in at.tolist()],
+            "time_source": [names[i] for i in which.tolist()],
+            "time_uncertainty_s": [None if value != value else value for value in spread.tolist()],
             "node": self.node,
             "rank": self.rank,
             "local_rank": self.local_rank,
@@ -76,49 +90,26 @@ class RecordColumns:
             "waited_s": self.waited_s,
         }
         columns.update({name: [value] * len(self) for name, value in in_file.items()})
-        return Rows("log_records", columns), last
-
-    def _dated(self, last_us: int, source: str, others: Stamps | None) -> tuple[list[Any], list[Any], list[Any], int]:
-        if others is None or min(self.at_us, default=0) >= 0:
-            return dated(self.at_us, self.precision_s, last_us, source)
-        lines = np.concatenate([np.array(self.line, np.int64), others[0]])
-        order = np.argsort(lines, kind="stable")
-        at = np.concatenate([np.array(self.at_us, np.int64), others[1]])[order]
-        spread = np.concatenate([np.array(self.precision_s), np.full(len(others[0]), 1e-6)])[order]
-        times, spreads, sources, last = dated(at.tolist(), spread.tolist(), last_us, source)
-        where = np.argsort(order, kind="stable")[: len(self)].tolist()
-        return [times[i] for i in where], [spreads[i] for i in where], [sources[i] for i in where], last
+        return Rows("log_records", columns), int(stamps[own[-1]]) if len(own) else last_us
 
 
 Stamps = tuple[np.ndarray, np.ndarray]
 """Line numbers and their times, microseconds."""
 
 
-def dated(at_us: list[int], precision_s: list[float], last_us: int, source: str) -> tuple[list[Any], list[Any], list[Any], int]:
-    """Times, their uncertainty in seconds and their source; a time of -1 is none and takes the stamp before it.
+def dated(at: np.ndarray, precision_s: np.ndarray, last_us: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times of lines in their order, uncertainties in seconds (NaN: unknown here), and which times are a line's own.
 
-    Between two stamps the uncertainty is the time between them. After the last one it is unknown here (null).
+    A time of -1 is none and takes the stamp before it. Between two stamps the uncertainty is the time between them.
     """
-    at = np.array(at_us, np.int64)
-    is_own = at >= 0
-    if is_own.all():
-        return at_us, precision_s, [source] * len(at_us), at_us[-1] if at_us else last_us
-    index = np.where(is_own, np.arange(len(at)), -1)
-    before = np.maximum.accumulate(index)
+    is_own, n = at >= 0, len(at)
+    before = np.maximum.accumulate(np.where(is_own, np.arange(n), -1))
     filled = np.where(before >= 0, at[before], last_us)
-    after_index = np.where(is_own, np.arange(len(at)), len(at))
-    after = np.minimum.accumulate(after_index[::-1])[::-1]
-    following = np.where(after < len(at), at[np.minimum(after, len(at) - 1)], -1)
+    after = np.minimum.accumulate(np.where(is_own, np.arange(n), n)[::-1])[::-1]
+    following = np.where(after < n, at[np.minimum(after, n - 1)], -1)
+    between = np.where((following >= 0) & (filled >= 0), np.maximum(following - filled, 0) / 1e6, np.nan)
     leading = (filled < 0) & (following >= 0)
-    spread = np.where(
-        is_own, precision_s, np.where((following >= 0) & (filled >= 0), np.maximum(following - filled, 0) / 1e6, np.nan)
-    )
-    filled = np.where(leading, following, filled)
-    times = [None if value < 0 else int(value) for value in filled]
-    spreads = [None if np.isnan(value) else float(value) for value in spread]
-    sources = [source if own else ("interpolated" if value >= 0 else None) for own, value in zip(is_own, filled)]
-    last = int(at[before[-1]]) if before[-1] >= 0 else last_us
-    return times, spreads, sources, last
+    return np.where(leading, following, filled), np.where(is_own, precision_s, between), is_own
 
 
 _ITERATION_COLUMNS: tuple[str, ...] = (

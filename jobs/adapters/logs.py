@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
-
-import numpy as np
+from typing import TYPE_CHECKING, BinaryIO
 
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
-from jobs.adapters.fast_lane import MIN_BYTES, WARM_LINES, FastLane, headers_of
+from jobs.adapters.fast_limits import MIN_LINE, WARM_LINES, min_bytes
 from jobs.adapters.lines import LineReader, is_binary
 from jobs.adapters.log_parser import LogParser, has_labels
 from jobs.adapters.paths import bare_name
 from jobs.adapters.streams import peek
+
+if TYPE_CHECKING:
+    from jobs.adapters.fast_lane import FastLane
 
 _TORCHRUN = re.compile(r"(?:^|/)attempt_\d{1,4}/\d{1,4}/(?:stdout|stderr)\.log$|(?:^|/)agent\.log$")
 _RANK_LOG = re.compile(r"(?i)(?:^|[/_.-])rank[_-]?\d{1,6}[^/]*\.(?:log|txt|out|err)$|workerlog\.\d{1,4}$")
@@ -27,7 +28,6 @@ _SLURM_TEXT = re.compile(rb"slurmstepd:|srun: |SLURM_|slurm_job")
 _LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
 _OTHERS = (
     ".json",
-    ".csv",
     ".parquet",
     ".yaml",
     ".yml",
@@ -69,7 +69,7 @@ class LogAdapter:
         parser = LogParser(context, labels=has_labels(head.decode("utf-8", "replace")))
         n_refused = 0
         for block in _blocks(reader, parser):
-            n_refused += len(block.refused)
+            n_refused += block.n_refused
             yield from block.problems
             yield from block.rows
         yield from parser.close()
@@ -84,48 +84,40 @@ class _Parsed:
     """What one stretch of a log gave."""
 
     problems: list[Problem]
-    refused: set[int]
+    n_refused: int
     rows: list[Rows]
 
 
 def _blocks(reader: LineReader, parser: LogParser) -> Iterator[_Parsed]:
     """A log stretch by stretch: line by line at first, and by the fast lane once a layout is known that it can read."""
-    lane = FastLane(parser)
+    lane: FastLane | None = None
     number = 1
     for offset, data, problems in reader.raw_blocks():
         for start, part in _warmed(data, number == 1):
             n_lines = part.count(b"\n") + (not part.endswith(b"\n"))
-            if len(part) >= MIN_BYTES and lane.ready():
-                yield _fast(reader, parser, lane, part, offset + start, number, problems)
+            if lane is None and len(part) >= min_bytes():
+                from jobs.adapters.fast_lane import FastLane
+
+                lane = FastLane(parser)
+            if lane is not None and len(part) >= max(min_bytes(), MIN_LINE * n_lines) and lane.ready():
+                found, n_refused, rows = lane.take(reader, part, offset + start, number)
+                yield _Parsed([*problems, *found], n_refused, rows)
             else:
                 block = reader.decoded(part, offset + start, number)
                 parser.feed(block.lines, block.offsets, number)
-                yield _Parsed([*problems, *block.problems], block.refused, list(parser.rows()))
+                yield _Parsed([*problems, *block.problems], len(block.refused), list(parser.rows()))
             number, problems = number + n_lines, []
 
 
 def _warmed(data: bytes, is_first: bool) -> list[tuple[int, bytes]]:
     """The first lines of a large file apart, so that its layout is known for the rest."""
     cut = 0
-    if is_first and len(data) > MIN_BYTES:
+    if is_first and len(data) > min_bytes():
         for _ in range(WARM_LINES):
             cut = data.find(b"\n", cut) + 1
             if not cut:
                 break
     return [(0, data[:cut]), (cut, data[cut:])] if 0 < cut < len(data) else [(0, data)]
-
-
-def _fast(
-    reader: LineReader, parser: LogParser, lane: FastLane, data: bytes, offset: int, number: int, problems: list[Problem]
-) -> _Parsed:
-    found = lane.scan(data)
-    other = np.flatnonzero(found.messages == 0)
-    block = reader.picked(data, found.starts[other].tolist(), found.ends[other].tolist(), offset)
-    changes = parser.feed_apart(block, other.tolist(), number, headers_of(found, other))
-    plain = lane.rows(data, offset, number, found, changes)
-    index = np.flatnonzero(found.messages)
-    rows = list(parser.rows((number + index, found.at_us[index])))
-    return _Parsed([*problems, *block.problems], block.refused, rows if plain is None else [plain, *rows])
 
 
 def _torchrun(path: str, head: bytes) -> float:
@@ -153,6 +145,8 @@ def _text(path: str, head: bytes) -> float:
     name = bare_name(path).lower()
     if name.endswith(_LOG_SUFFIXES):
         return 0.4
+    if name.endswith((".csv", ".tsv")):
+        return 0.06
     if name.endswith(_OTHERS) or not head.strip():
         return 0.02
     return 0.1 if b"\n" in head or len(head) < 4096 else 0.05

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from jobs.adapters.base import Adapter, FileContext, Parsed
-from jobs.adapters.metrics_samples import SampleBook, lines_of, parse_number, parse_time
+from jobs.adapters.metrics_samples import SKIP, SampleBook, parse_number, parse_time, samples_of
 
 TIME = {
     "timestamp", "time", "ts", "time_ms", "time_s", "timestamp_ms", "datetime", "date", "unix_seconds",
@@ -21,6 +21,7 @@ DEVICE = {"device", "gpu", "gpu_index", "gpu_id", "gpu_uuid", "uuid"}
 METRIC = {"metric", "name", "__name__", "metric_name", "field"}
 VALUE = {"value", "val"}
 UNIT = {"unit", "units"}
+SAMPLE_ROWS = 20
 ADDRESS = re.compile(r"^\d{1,3}(\.\d{1,3}){3}(:\d+)?$")
 
 
@@ -91,8 +92,10 @@ class MetricsCsv:
         header = _header_in(first.decode("utf-8", "replace"), frozenset())
         if header is None:
             return 0.0
-        second = rest.partition(b"\n")[0].decode("utf-8", "replace")
-        cells = _cells(second[:65536], header.delimiter)
+        rows = [_cells(line[:65536], header.delimiter) for line in rest.decode("utf-8", "replace").split("\n")[:SAMPLE_ROWS]]
+        second, cells = rest.partition(b"\n")[0], rows[0]
+        if _is_mostly_text(header, rows):
+            return 0.0
         has_time = len(cells) > header.time and parse_time(cells[header.time]) is not None
         in_folder = "metrics" in PurePosixPath(path).parts
         if second and not has_time:
@@ -101,31 +104,48 @@ class MetricsCsv:
 
     def parse(self, stream: BinaryIO, context: FileContext) -> Iterator[Parsed]:
         """`metric_samples` rows, problems for lines that are no samples, one tally; `n_read` counts lines after the header."""
-        book = SampleBook()
-        header: Header | None = None
-        nodes = frozenset(p.node for p in context.placements if p.node)
+        book, header = SampleBook(), _HeaderOnce(frozenset(p.node for p in context.placements if p.node))
         node = context.node or file_stem(context.path)
-        for offset, raw, is_cut in lines_of(stream):
-            text = raw.decode("utf-8", "replace")
-            if not text.strip() or text.startswith("#"):
-                continue
-            if header is None:
-                header = _header_in(text, nodes)
-                if header is None:
-                    book.n_read += 1
-                    yield from book.problem("missing_column", offset, "no time column in the first line", raw)
-                    break
-                continue
-            book.n_read += 1
-            if "\ufffd" in text:
-                book.flags.add("decode_errors")
-            wrong = "too_long" if is_cut else _add_row(book, header, text, node, context)
-            if wrong:
-                yield from book.problem(wrong, offset, sample=raw)
-            else:
-                book.n_understood += 1
-                yield from book.batch()
-        yield from book.closing()
+
+        def add(text: str, offset: int, raw: bytes) -> str | None:
+            if not text.strip() or text.startswith("#") or header.is_taken(text):
+                return SKIP
+            return "missing_column" if header.found is None else _add_row(book, header.found, text, node, context)
+
+        yield from samples_of(book, stream, add)
+
+
+class _HeaderOnce:
+    """The header of a file: its first line that is neither empty nor a remark."""
+
+    def __init__(self, nodes: frozenset[str]) -> None:
+        self._nodes = nodes
+        self._is_first = True
+        self.found: Header | None = None
+
+    def is_taken(self, text: str) -> bool:
+        """Whether this line is the header, and a good one."""
+        if not self._is_first:
+            return False
+        self._is_first = False
+        self.found = _header_in(text, self._nodes)
+        return self.found is not None
+
+
+def _is_mostly_text(header: Header, rows: list[list[str]]) -> bool:
+    """Whether the columns that would be metrics hold words: a table of log lines has a time column too."""
+    if header.is_long:
+        return False
+    cells = [row[index] for row in rows for index, _ in header.others if index < len(row)]
+    return 2 * sum(_is_text(cell) for cell in cells) > len(cells)
+
+
+def _is_text(cell: str) -> bool:
+    try:
+        parse_number(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _header_in(line: str, nodes: frozenset[str]) -> Header | None:
@@ -153,22 +173,19 @@ def _add_row(book: SampleBook, header: Header, text: str, node: str, context: Fi
     device = _cell(cells, header.device)
     if header.is_long:
         return _add_long(book, header, cells, where, device, at_us)
-    n_bad = 0
+    n_bad = n_odd = 0
     for index, name in header.others:
         try:
             value = parse_number(cells[index])
         except ValueError:
             n_bad += 1
             continue
-        if value is None:
-            continue
-        if header.are_machines:
-            book.add(name, node, at_us, value, device)
-        else:
-            book.add(where, name, at_us, value, device)
+        if value is not None:
+            given = (name, node) if header.are_machines else (where, name)
+            n_odd += book.add(*given, at_us, value, device) is not None
     if n_bad:
         book.flags.add("text_columns")
-    return "bad_type" if n_bad == len(header.others) else None
+    return "bad_type" if n_bad == len(header.others) else "implausible" if n_odd + n_bad == len(header.others) else None
 
 
 def _add_long(book: SampleBook, header: Header, cells: list[str], node: str, device: str | None, at_us: int) -> str | None:
@@ -179,9 +196,7 @@ def _add_long(book: SampleBook, header: Header, cells: list[str], node: str, dev
         return "bad_type"
     if not name:
         return "bad_value"
-    if value is not None:
-        book.add(node, name, at_us, value, device, unit=_cell(cells, header.unit))
-    return None
+    return None if value is None else book.add(node, name, at_us, value, device, unit=_cell(cells, header.unit))
 
 
 def _cell(cells: list[str], index: int | None) -> str | None:

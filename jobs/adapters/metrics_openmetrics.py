@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from jobs.adapters.base import Adapter, FileContext, Parsed
 from jobs.adapters.metrics_labels import place_of, read_labels
-from jobs.adapters.metrics_samples import SampleBook, epoch_us, lines_of
+from jobs.adapters.metrics_samples import SKIP, SampleBook, epoch_us, samples_of
 
 LINE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:.]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+(-?[0-9.eE+]+))?\s*(?:#.*)?$")
 TYPE = re.compile(r"^# TYPE (\S+) (\S+)\s*$")
@@ -40,20 +40,16 @@ class OpenMetricsText:
         """`metric_samples` rows; `n_read` counts sample lines."""
         book = SampleBook()
         types: dict[str, str] = {}
-        for offset, raw, is_cut in lines_of(stream):
-            text = raw.decode("utf-8", "replace").strip()
-            if text.startswith("#") or not text:
-                if found := TYPE.match(text[:1024]):
+
+        def add(text: str, offset: int, raw: bytes) -> str | None:
+            line = text.strip()
+            if line.startswith("#") or not line:
+                if found := TYPE.match(line[:1024]):
                     types[found[1]] = found[2]
-                continue
-            book.n_read += 1
-            wrong = "too_long" if is_cut or len(text) > MAX_LINE else _add(book, text, types, context)
-            if wrong:
-                yield from book.problem(wrong, offset, sample=raw)
-            else:
-                book.n_understood += 1
-                yield from book.batch()
-        yield from book.closing()
+                return SKIP
+            return "too_long" if len(line) > MAX_LINE else _add(book, line, types, context)
+
+        yield from samples_of(book, stream, add)
 
 
 def _add(book: SampleBook, text: str, types: dict[str, str], context: FileContext) -> str | None:
@@ -72,8 +68,7 @@ def _add(book: SampleBook, text: str, types: dict[str, str], context: FileContex
     kind = types.get(name) or types.get(name.removesuffix("_total"))
     place = place_of(name, labels, context.node)
     is_counter = None if kind in (None, "unknown", "untyped", "histogram", "summary") else kind == "counter"
-    book.add(place.node, place.raw, at_us, float(value), place.device, is_counter=is_counter)
-    return None
+    return book.add(place.node, place.raw, at_us, float(value), place.device, is_counter=is_counter)
 
 
 def _stamp_us(stamp: str | None, context: FileContext) -> int | None:

@@ -90,10 +90,9 @@ def _add(book: SampleBook, header: Header, columns: list[str], row: dict[str, An
         if value is not None and row.get("labels"):
             labels = {str(key): str(text) for key, text in dict(row["labels"]).items()}
             place = place_of(name, labels, node)
-            book.add(place.node, place.raw, at_us, value, device or place.device, unit=_text(row, columns, header.unit))
-        elif value is not None:
-            book.add(node, name, at_us, value, device, unit=_text(row, columns, header.unit))
-        return None
+            unit = _text(row, columns, header.unit)
+            return book.add(place.node, place.raw, at_us, value, device or place.device, unit=unit)
+        return None if value is None else book.add(node, name, at_us, value, device, unit=_text(row, columns, header.unit))
     for index, name in header.others:
         value = _number(row[columns[index]])
         if value is not None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
 
-from jobs.adapters.base import Problem, Rows, Tally
+from jobs.adapters.base import Parsed, Problem, Rows, Tally
 from jobs.adapters.metrics_names import canonical, device_in_name
+from jobs.adapters.metrics_units import converted, is_implausible
 
 BATCH_ROWS = 50_000
 MAX_LINE_BYTES = 4 << 20
 MAX_PROBLEMS = 100
 """Problems reported one by one; further ones are counted together, so a wholly broken file stays one row or so."""
 MAX_SERIES = 200_000
+SKIP = "skip"
 EARLIEST_US = 946_684_800_000_000
 """2000-01-01: stamps before it, and after LATEST_US, come from clocks that were never set."""
 LATEST_US = 4_102_444_800_000_000
@@ -85,6 +87,9 @@ class SampleBook:
     _more: dict[str, tuple[int, int]] = field(default_factory=dict)
     _last_code: dict[tuple[str | None, str | None], float] = field(default_factory=dict)
     _series: set[tuple[str | None, str | None, str]] = field(default_factory=set)
+    _dropped: set[int] = field(default_factory=set)
+    _n_dropped: int = 0
+    _implausible: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._clear()
@@ -96,27 +101,32 @@ class SampleBook:
     def add(
         self, node: str | None, raw: str, at_us: int, value: float, device: str | None = None,
         unit: str | None = None, is_counter: bool | None = None,
-    ) -> None:  # fmt: skip
-        """One sample under its exporter's name."""
+    ) -> str | None:  # fmt: skip
+        """One sample under its exporter's name; the reason when it cannot be used."""
         raw, inner = device_in_name(raw)
         name = canonical(raw, is_counter)
         device = device or inner
+        scaled, unit = converted(value * name.scale, unit, name.unit)
+        if is_implausible(scaled, unit):
+            self._implausible[name.name] = self._implausible.get(name.name, 0) + 1
+            return "implausible"
         if not self._admits((node, device, name.name)):
-            return
+            return None
         if name.has_edges_only and self._last_code.get((node, device)) == value:
-            value = 0.0
+            scaled = 0.0
         elif name.has_edges_only:
             self._last_code[(node, device)] = value
         columns = self._columns
         columns["node"].append(node)
         columns["device"].append(device)
         columns["metric"].append(name.name)
-        columns["unit"].append(unit or name.unit)
+        columns["unit"].append(unit)
         columns["is_counter"].append(name.is_counter)
         columns["at_us"].append(at_us)
-        columns["value"].append(value * name.scale)
+        columns["value"].append(scaled)
         self.first_us = at_us if self.first_us is None else min(self.first_us, at_us)
         self.last_us = at_us if self.last_us is None else max(self.last_us, at_us)
+        return None
 
     def _admits(self, series: tuple[str | None, str | None, str]) -> bool:
         """False for a series beyond the cap: a file with a million label sets must not fill the memory."""
@@ -124,6 +134,9 @@ class SampleBook:
             return True
         if len(self._series) >= MAX_SERIES:
             self.flags.add("series_dropped")
+            self._n_dropped += 1
+            if len(self._dropped) < MAX_SERIES:
+                self._dropped.add(hash(series))
             return False
         self._series.add(series)
         return True
@@ -149,10 +162,35 @@ class SampleBook:
         yield from self.batch(full_only=False)
         for reason, (offset, count) in sorted(self._more.items()):
             yield Problem(reason, offset, count, f"{count} further records")
+        if self._n_dropped:
+            least = "at least " if len(self._dropped) >= MAX_SERIES else ""
+            told = f"{least}{len(self._dropped)} series beyond {MAX_SERIES} were dropped, {self._n_dropped} samples"
+            yield Problem("series_cap", 0, 0, told)
+        if self._implausible:
+            listed = ", ".join(f"{name}: {n}" for name, n in sorted(self._implausible.items())[:20])
+            yield Problem("implausible", 0, 0, f"values that the metric's unit rules out, not used: {listed}")
         yield Tally(
             self.n_read, self.n_understood, _moment(self.first_us), _moment(self.last_us),
             encoding="utf-8", flags=tuple(sorted(self.flags)),
         )  # fmt: skip
+
+
+def samples_of(book: SampleBook, stream: BinaryIO, add: Callable[[str, int, bytes], str | None]) -> Iterator[Parsed]:
+    """Samples of a text, line by line. `add` puts one into the book and says why where it cannot (`SKIP`: no sample)."""
+    for offset, raw, is_cut in lines_of(stream):
+        text = raw.decode("utf-8", "replace")
+        if "\ufffd" in text:
+            book.flags.add("decode_errors")
+        wrong = "too_long" if is_cut else add(text, offset, raw)
+        if wrong == SKIP:
+            continue
+        book.n_read += 1
+        if wrong:
+            yield from book.problem(wrong, offset, sample=raw)
+        else:
+            book.n_understood += 1
+            yield from book.batch()
+    yield from book.closing()
 
 
 def _moment(at_us: int | None) -> datetime | None:

@@ -1,6 +1,8 @@
 """Secrets out of every text before it reaches a table: `‹redacted:rule:hash›`, equal secrets staying comparable.
 
-The hash is keyed (`FLEETDIFF_REDACTION_KEY`), so that a placeholder cannot be searched back from a dictionary.
+The hash is keyed, so that a placeholder cannot be searched back from a dictionary: by `FLEETDIFF_REDACTION_KEY`, else
+by the lake's own random key, which ingest makes once and keeps in a file that only its owner reads (`lake_key`).
+Without a lake (`inspect`, `templates` on bare files) nothing is kept, and a fixed key makes equal input equal output.
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 import hmac
 import os
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,14 +60,39 @@ TRIGGER = f"{_TRIGGER}|{_KEYED}"
 _MARK = "‹redacted:"
 
 
-@cache
-def _key() -> bytes:
-    return os.environ.get("FLEETDIFF_REDACTION_KEY", "fleetdiff").encode()
+KEY_VARIABLE = "FLEETDIFF_REDACTION_KEY"
+KEY_FILE = ".redaction-key"
+_in_use = {"key": os.environ.get(KEY_VARIABLE, "fleetdiff").encode()}
+
+
+def use_key(key: bytes) -> None:
+    """Make this process's placeholders with a key."""
+    _in_use["key"] = key
+
+
+def lake_key(lake: str) -> bytes:
+    """The key of a lake: `FLEETDIFF_REDACTION_KEY`, else the one in its key file, made at random when there is none.
+
+    Two runs at once make one key: the file is linked into place complete, and the first one stays.
+    """
+    named = os.environ.get(KEY_VARIABLE)
+    if named:
+        return named.encode()
+    path = Path(lake) / KEY_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f"{KEY_FILE}.{os.getpid()}")
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32))
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+    return path.read_bytes().strip()
 
 
 def placeholder(rule: str, secret: str) -> str:
     """What stands for a secret."""
-    return f"{_MARK}{rule}:{hmac.new(_key(), secret.encode('utf-8', 'replace'), 'sha256').hexdigest()[:8]}›"
+    return f"{_MARK}{rule}:{hmac.new(_in_use['key'], secret.encode('utf-8', 'replace'), 'sha256').hexdigest()[:8]}›"
 
 
 def redact(text: str, counts: Counter[str] | None = None) -> str:

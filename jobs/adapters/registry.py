@@ -10,7 +10,7 @@ from functools import cache
 from jobs.adapters.base import Adapter
 
 MODULES = (
-    "logs", "containers", "kernel", "sacct", "elastic_error", "journal",
+    "logs", "containers", "kernel", "sacct", "elastic_error", "journal", "fault_intervals",
     "stacks", "flight_recorder",
     "operations_timeline", "operations_kineto", "operations_whatif",
     "metrics_csv", "metrics_prometheus", "metrics_openmetrics", "metrics_parquet", "metrics_clustercockpit", "metrics_victoria",

@@ -82,6 +82,7 @@ class Clock:
 
     zone: str = "UTC"
     near_us: int | None = None
+    latest_us: int | None = None
     _seconds: dict[str, int | None] = field(default_factory=dict)
     _ambiguous: set[str] = field(default_factory=set)
     _midnights: dict[str, int | None] = field(default_factory=dict)
@@ -132,13 +133,15 @@ class Clock:
         return in_range(to_us(local))
 
     def yearless(self, month: int, day: int, clock: str, fraction: str | None = None) -> int | None:
-        """Microseconds of a stamp without a year: the year that brings it nearest to the job."""
+        """Microseconds of a stamp without a year: the year that brings it nearest to the job, and not behind `latest_us`."""
         near = from_us(self.near_us)
         if near is None:
             return None
         years = (near.year - 1, near.year, near.year + 1)
         found = [us for year in years if (us := self.iso(f"{year:04d}-{month:02d}-{day:02d} {clock}", fraction)) is not None]
-        return min(found, key=lambda us: abs(us - to_us(near)), default=None)
+        latest = self.latest_us
+        possible = [us for us in found if latest is None or us <= latest] or found
+        return min(possible, key=lambda us: abs(us - to_us(near)), default=None)
 
 
 def _offset(text: str) -> timezone:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,21 +21,13 @@ from pyspark.sql import functions as F
 
 from jobs.core.errors import CheckError
 from jobs.core.lake import arrow_schema, table_path
-from schemas.contract import Column, Severity, Table
+from jobs.core.rules import Rule, rules_of
+from schemas.contract import Severity, Table
 
 ONE_AT_A_TIME = threading.RLock()
 """Great Expectations' context and the table of verdicts are shared by writers in several threads."""
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One expectation: its name (`rank ≥ 0`), and the SQL condition of a row that breaks it."""
-
-    name: str
-    broken: str
-    severity: Severity
 
 
 def validate(lake: str, table: Table, rows: DataFrame) -> None:
@@ -46,37 +37,16 @@ def validate(lake: str, table: Table, rows: DataFrame) -> None:
     """
     rules = rules_of(table)
     counts = count_broken(rows, rules, table.key)
-    verdicts = judge(table.name, rules, counts)
-    record(lake, table.name, verdicts)
+    judged(lake, table.name, judge(table.name, rules, counts))
+
+
+def judged(lake: str, name: str, verdicts: list[dict[str, Any]]) -> None:
+    """Record the verdicts on rows that are about to be written; raises CheckError as `validate` does."""
+    record(lake, name, verdicts)
     failed = [v for v in verdicts if not v["is_success"] and v["severity"] == Severity.CRITICAL]
     if failed:
         listed = "; ".join(f"{v['expectation']} ({v['n_unexpected']:,} of {v['n_rows']:,} rows)" for v in failed)
-        raise CheckError(f"{table.name}: expectation failed: {listed}; nothing was written")
-
-
-def rules_of(table: Table) -> list[Rule]:
-    """The contract's rules, in the order of the columns."""
-    rules = [rule for column in table.columns for rule in _column_rules(column)]
-    rules += [Rule(check.name, f"NOT coalesce(({check.condition}), true)", check.severity) for check in table.checks]
-    rules.append(Rule(f"{', '.join(table.key)} is unique", "", Severity.CRITICAL))
-    return rules
-
-
-def _column_rules(column: Column) -> list[Rule]:
-    name = f"`{column.name}`"
-    rules = []
-    if not column.nullable:
-        rules.append(Rule(f"{column.name} is not null", f"{name} IS NULL", column.severity))
-    if column.one_of:
-        allowed = ", ".join(f"'{value}'" for value in column.one_of)
-        rules.append(Rule(f"{column.name} is a known word", f"{name} NOT IN ({allowed})", column.severity))
-    if column.minimum is not None:
-        rules.append(Rule(f"{column.name} ≥ {column.minimum:g}", f"{name} < {column.minimum}", column.severity))
-    if column.maximum is not None:
-        rules.append(Rule(f"{column.name} ≤ {column.maximum:g}", f"{name} > {column.maximum}", column.severity))
-    if column.pattern:
-        rules.append(Rule(f"{column.name} has its form", f"NOT {name} RLIKE r'{column.pattern}'", column.severity))
-    return rules
+        raise CheckError(f"{name}: expectation failed: {listed}; nothing was written")
 
 
 def count_broken(rows: DataFrame, rules: list[Rule], key: tuple[str, ...]) -> list[int]:

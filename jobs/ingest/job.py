@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,18 +14,19 @@ from pyspark.sql import DataFrame
 
 from jobs.adapters.archive import find_jobs
 from jobs.adapters.job_results import definition, job_tables
+from jobs.adapters.redaction import lake_key
 from jobs.core import lake as plain_lake
 from jobs.core.errors import CheckError, UsageError
 from jobs.core.runner import StageContext
 from jobs.core.tables import spark_schema
+from jobs.ingest.adoption import adopt, holds_any
 from jobs.ingest.manifest import SETTLE_S, Known, Plan, bins, known_jobs, next_batch, packed, plan
-from jobs.ingest.transform import imbalances, with_batch
+from jobs.ingest.transform import imbalances
 from jobs.ingest.worker import SUMMARY_DDL, reader
 from schemas import tables
 
 STAGING = "_ingest"
 ORDER = job_tables()
-LAST = ("training_jobs", "ingested_files")
 
 
 def run(context: StageContext) -> None:
@@ -41,7 +42,7 @@ def run(context: StageContext) -> None:
         report_waiting(todo)
         if todo.to_read:
             hashes = {} if is_refresh else comparable(known)
-            replace_jobs(context, todo, hashes, next_batch(jobs), set(jobs["job_id"].to_pylist()))
+            replace_jobs(context, todo, hashes, next_batch(jobs))
 
 
 def comparable(known: dict[str, Known]) -> dict[str, str]:
@@ -78,56 +79,49 @@ def report_waiting(todo: Plan) -> None:
         print(f"ingest: and {len(todo.unsettled) - 5} more jobs", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def replace_jobs(context: StageContext, todo: Plan, hashes: dict[str, str], batch: int, in_lake: set[str]) -> None:
+def replace_jobs(context: StageContext, todo: Plan, hashes: dict[str, str], batch: int) -> None:
     """Stage the jobs' rows and write each table once: events first, then the jobs, the ledger last."""
     staging = str(Path(context.lake.root).absolute() / STAGING / "rows")
     os.makedirs(staging, exist_ok=True)
     wanted = {job.job_id for job in todo.to_read}
-    summaries = stage_rows(context, todo, staging, {job: h for job, h in hashes.items() if job in wanted})
+    summaries = stage_rows(context, todo, staging, {job: h for job, h in hashes.items() if job in wanted}, batch)
     done = sorted(row["job_id"] for row in summaries if row["outcome"] == "read")
     report_waiting(Plan((), tuple((row["job_id"], row["detail"]) for row in summaries if row["outcome"] == "unsettled")))
     if not done:
         return
     written = {table for row in summaries for table in row["tables"].split(",") if table}
     check_books(context, staging, written)
-    is_known = bool(in_lake & set(done))
-    *facts, jobs, ledger = (table for table in ORDER if table in written or is_known or table in LAST)
     # What the jobs left may go in at the same time; that they are there is said after it, and the books are closed last.
+    *facts, jobs, ledger = (table for table in ORDER)
     for group in (facts, [jobs], [ledger]):
-        context.lake.write_all(
-            {table: batched(staged(context, staging, table, table in written), table, batch) for table in group}, done
-        )
+        put(context, staging, {table: table in written for table in group}, done)
 
 
-def batched(rows: DataFrame, table: str, batch: int) -> DataFrame:
-    """The rows with the number of this ingest where their contract has a place for it."""
-    return with_batch(rows, batch) if "ingest_batch" in tables()[table].names else rows
+def put(context: StageContext, staging: str, has_rows: Mapping[str, bool], jobs: list[str]) -> None:
+    """Staged rows into their tables: as they lie where a table knows none of these jobs, replacing their rows where it does."""
+    root = context.lake.root
+    known = [table for table in has_rows if holds_any(root, table, jobs)]
+    for table in (table for table, is_staged in has_rows.items() if is_staged and table not in known):
+        adopt(root, table, Path(staging) / table)
+    context.lake.write_all({table: staged(context, staging, table, has_rows[table]) for table in known}, jobs)
 
 
-def holds_rows(lake: str, table: str, jobs: list[str]) -> bool:
-    """Whether a table has rows of these jobs, which must go when they are read again."""
-    return bool(jobs) and plain_lake.rows(lake, table, columns=["job_id"], filters=[("job_id", "in", jobs)]).num_rows > 0
-
-
-def stage_rows(context: StageContext, todo: Plan, staging: str, hashes: dict[str, str]) -> list[dict[str, str]]:
+def stage_rows(context: StageContext, todo: Plan, staging: str, hashes: dict[str, str], batch: int) -> list[dict[str, str]]:
     """Let the workers read the jobs; one summary row a job comes back."""
     spark = context.spark
     filled = bins(todo.to_read, spark.sparkContext.defaultParallelism)
     tasks = [(f"task-{i:05d}", bytearray(packed(jobs))) for i, jobs in enumerate(filled)]
     given = spark.sparkContext.parallelize(tasks, len(tasks)).toDF("task string, jobs binary")
-    found = given.mapInArrow(reader(staging, hashes), SUMMARY_DDL).toArrow()
+    found = given.mapInArrow(reader(staging, hashes, batch, lake_key(context.lake.root)), SUMMARY_DDL).toArrow()
     return list(found.to_pylist())
 
 
 def staged(context: StageContext, staging: str, table: str, has_rows: bool) -> DataFrame:
     """The staged rows of a table."""
-    contract = tables()[table]
-    names = [name for name in contract.names if name != "ingest_batch"]
-    schema = spark_schema(contract)
-    wanted = type(schema)([field for field in schema.fields if field.name in names])
+    schema = spark_schema(tables()[table])
     if not has_rows:
-        return context.spark.createDataFrame([], wanted)
-    return context.spark.read.schema(wanted).parquet(f"{staging}/{table}")
+        return context.spark.createDataFrame([], schema)
+    return context.spark.read.schema(schema).parquet(f"{staging}/{table}")
 
 
 def check_books(context: StageContext, staging: str, written: set[str]) -> None:

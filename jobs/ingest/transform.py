@@ -1,14 +1,9 @@
-"""What Spark does to staged rows: the ingest's number, and the books of read, kept and quarantined."""
+"""The books of read, kept and quarantined records."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-
-
-def with_batch(rows: DataFrame, batch: int) -> DataFrame:
-    """Rows with the number of the ingest that wrote them."""
-    return rows.withColumn("ingest_batch", F.lit(batch).cast("bigint"))
 
 
 def imbalances(ledger: DataFrame, quarantine: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,9 @@ import pyarrow.parquet as pq
 from jobs.adapters.archive import JobFiles
 from jobs.adapters.job_reader import JobRead, read_files, sha256_of
 from jobs.adapters.job_results import results
+from jobs.adapters.redaction import use_key
+from jobs.core.lake import arrow_schema
+from jobs.ingest.adoption import counter, note_counts
 
 SUMMARY = pa.schema([
     ("job_id", pa.string()), ("outcome", pa.string()), ("detail", pa.string()), ("n_files", pa.int64()), ("n_read", pa.int64()),
@@ -33,10 +37,15 @@ HELD_BYTES = 64 << 20
 class Staging:
     """Parquet files of one task, one a table: rows are gathered and written in row groups of bounded size."""
 
-    def __init__(self, folder: str, task: str) -> None:
-        self._folder, self._task = Path(folder), task
+    def __init__(self, folder: str, task: str, batch: int = 0) -> None:
+        self._folder, self._task, self._batch = Path(folder), task, batch
         self._writers: dict[str, tuple[Path, Path, pq.ParquetWriter]] = {}
         self._held: dict[str, tuple[int, int, list[pa.RecordBatch]]] = {}
+
+    @property
+    def folder(self) -> str:
+        """Where the files go."""
+        return str(self._folder)
 
     def add(self, table: str, schema: pa.Schema, batch: pa.RecordBatch) -> None:
         """Take one batch of a table."""
@@ -54,17 +63,26 @@ class Staging:
             final = self._folder / table / f"{self._task}.parquet"
             final.parent.mkdir(parents=True, exist_ok=True)
             draft = final.with_name(f".{self._task}.{os.getpid()}.draft")
-            writer = pq.ParquetWriter(draft, schema, compression="lz4", use_dictionary=True, write_statistics=False)
-            self._writers[table] = (draft, final, writer)
-        self._writers[table][2].write_table(pa.Table.from_batches(batches, schema), row_group_size=ROW_GROUP)
+            self._writers[table] = (draft, final, pq.ParquetWriter(draft, arrow_schema(table), **_storage(table)))
+        self._writers[table][2].write_table(self._complete(table, batches, schema), row_group_size=ROW_GROUP)
+
+    def _complete(self, table: str, batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+        """The rows with the number of this ingest, where the contract has a place for it."""
+        rows, wanted = pa.Table.from_batches(batches, schema), arrow_schema(table)
+        if "ingest_batch" not in wanted.names:
+            return rows
+        number = pa.repeat(pa.scalar(self._batch, pa.int64()), rows.num_rows)
+        return rows.add_column(wanted.get_field_index("ingest_batch"), wanted.field("ingest_batch"), number)
 
     def finish(self) -> None:
         """Write what is held and give the files their final names."""
         for table, (_, _, batches) in list(self._held.items()):
             self._flush(table, batches[0].schema)
-        for draft, final, writer in self._writers.values():
-            writer.close()
-            os.replace(draft, final)
+        with counter(self.folder) as connection:
+            for table, (draft, final, writer) in self._writers.items():
+                writer.close()
+                note_counts(connection, draft, final, table)
+                os.replace(draft, final)
 
     def abandon(self) -> None:
         """Remove the drafts."""
@@ -73,24 +91,37 @@ class Staging:
             draft.unlink(missing_ok=True)
 
 
-def reader(staging: str, known_hashes: dict[str, str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _storage(table: str) -> dict[str, Any]:
+    """How a table is stored: strong compression, dictionaries but for columns whose values hardly repeat."""
+    stored: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "write_statistics": ["job_id"]}
+    if table != "log_records":
+        return stored | {"use_dictionary": True}
+    rising = dict.fromkeys(("line", "byte_offset", "occurred_at"), "DELTA_BINARY_PACKED")
+    plain = {"message", *rising}
+    return stored | {"column_encoding": rising, "use_dictionary": [n for n in arrow_schema(table).names if n not in plain]}
+
+
+def reader(
+    staging: str, known_hashes: dict[str, str], ingest_batch: int, key: bytes
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for `mapInArrow`: batches of (task, jobs) in, one summary row a job out.
 
     `known_hashes` are the contents that the lake has already, by job: a job whose content is the same is not staged.
+    `key` is the lake's, for what stands for secrets.
     """
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        use_key(key)
         for batch in batches:
             for row in batch.to_pylist():
-                yield _read_task(staging, row["task"], pickle.loads(row["jobs"]), known_hashes)  # noqa: S301 - our own driver's bytes
+                yield _read_task(Staging(staging, row["task"], ingest_batch), pickle.loads(row["jobs"]), known_hashes)  # noqa: S301 - our own driver's bytes
 
     return read
 
 
-def _read_task(folder: str, task: str, jobs: list[JobFiles], known_hashes: dict[str, str]) -> pa.RecordBatch:
-    staging = Staging(folder, task)
+def _read_task(staging: Staging, jobs: list[JobFiles], known_hashes: dict[str, str]) -> pa.RecordBatch:
     try:
-        summaries = [_read_job(job, staging, folder, known_hashes.get(job.job_id)) for job in jobs]
+        summaries = [_read_job(job, staging, staging.folder, known_hashes.get(job.job_id)) for job in jobs]
         staging.finish()
     except BaseException:
         staging.abandon()

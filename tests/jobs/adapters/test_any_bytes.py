@@ -98,7 +98,7 @@ def test_memory_of_a_large_log_is_bounded(adapter):
 
     class Endless(io.RawIOBase):
         left = 9 << 20
-        line = b"2026-11-30T03:04:05.123456789Z stdout F " + b"word " * 12 + b"\n"
+        line = b"2026-11-30T03:04:05.123456789Z stdout F " + b"word " * 36 + b"\n"
 
         def readable(self):
             return True

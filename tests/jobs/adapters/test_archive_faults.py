@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from jobs.adapters import bundles, job_results, redaction
+
 LINE = "2026-11-30 03:00:00.000 [rank{r}] hello {i}\n"
 WHERE = "logs/n{n}/r_x/attempt_0/{l}/stdout.log"
 
@@ -382,3 +384,80 @@ def test_a_job_without_a_readable_record_is_read_all_the_same(tmp_path, read):
     assert (rows["training_jobs"][0]["job_id"], rows["training_jobs"][0]["state"]) == ("job-x", "UNKNOWN")
     assert reasons(rows) == {"broken_json"}
     assert {row["rank"] for row in rows["ranks"]} == {0, 1}
+
+
+def test_27_series_of_all_files_of_a_job_are_capped_and_the_job_says_so(job, read, monkeypatch):
+    monkeypatch.setattr(job_results, "MAX_SERIES", 3)
+    csv = "timestamp,m1,m2\n" + "".join(f"2026-11-30T03:00:{s:02d}Z,1,2\n" for s in range(20))
+    rows = read(job({f"metrics/n{i}.csv": csv for i in range(3)}))
+    assert {(row["node"], row["metric"]) for row in rows["machine_metrics"]} == {("n0", "m1"), ("n0", "m2"), ("n1", "m1")}
+    (row,) = rows["training_jobs"]
+    assert "series_dropped" in row["flags"]
+    assert any("3 series of metrics beyond 3 were dropped, 60 samples" in note for note in row["notes"])
+
+
+def test_a_csv_of_words_stays_as_lines(job, read):
+    text = "Time,Level,Content\n" + "".join(f"2026-11-30 03:00:{s:02d},INFO,word {s}\n" for s in range(10))
+    rows = read(job({"tables/events.csv": text}))
+    (file,) = [f for f in rows["ingested_files"] if f["path"].endswith(".csv")]
+    assert (file["adapter"], file["n_kept"], file["n_quarantined"]) == ("text_log", 11, 0)
+
+
+FAULTS = [
+    {"node_id": "n0", "event_time": 3.5, "event_type": "fault_start", "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "GPU xid Error"}},
+    {"node_id": "n0", "event_time": 4.5, "event_type": "fault_end", "fault_type": {"Level": "Hardware Failure", "Class": "GPU", "Desc": "GPU xid Error"}},
+    {"host": "n1", "time": "2026-11-30T03:00:00Z", "event": "failure started", "reason": "link down on port 3"},
+    {"node_id": "n2"},
+]  # fmt: skip
+
+
+def test_a_history_of_faults_becomes_events_of_nodes(job, read):
+    rows = read(job({"events/faults.json": json.dumps(FAULTS)}))
+    found = [(row["node"], row["kind"], row["severity"], row["occurred_at"] is not None) for row in rows["node_events"]]
+    assert found == [("n0", "xid", "critical", False), ("n0", "xid", "info", False), ("n1", "link_down", "critical", True)]
+    assert rows["node_events"][0]["message"] == "fault_start at 3.5: Hardware Failure, GPU, GPU xid Error"
+    assert [(q["reason"], q["offset"]) for q in rows["quarantine"]] == [("bad_value", 3)]
+
+
+def test_versions_that_lines_name_are_configuration_where_the_record_does_not_say(job, read):
+    log = (
+        "2026-11-30 03:00:00 NCCL version 2.30.3+cuda13.0\n| NVIDIA-SMI 460.32.03  Driver Version: 460.32.03  CUDA Version: 11.2 |\n"
+        "PyTorch version: 2.1.0\nDeepSpeed info: version=0.4.0+407ff0f, git-hash=407ff0f\n"
+    )
+    (row,) = read(job({"logs/a.log": log}, config={"packages": {"torch": "2.15.0"}}))["training_jobs"]
+    told = {key: value for key, value in row["config"] if key.startswith("versions.")}
+    assert told == {
+        "versions.nccl": "2.30.3+cuda13.0", "versions.driver": "460.32.03", "versions.cuda": "11.2",
+        "versions.deepspeed": "0.4.0+407ff0f",
+    }  # fmt: skip
+
+
+def test_35_each_lake_has_a_key_of_its_own_that_only_its_owner_reads(tmp_path, monkeypatch):
+    monkeypatch.delenv(redaction.KEY_VARIABLE, raising=False)
+    keys = [redaction.lake_key(str(tmp_path / lake)) for lake in ("a", "a", "b")]
+    assert keys[0] == keys[1] != keys[2]
+    file = tmp_path / "a" / redaction.KEY_FILE
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in file.parent.iterdir()] == [redaction.KEY_FILE]
+    monkeypatch.setenv(redaction.KEY_VARIABLE, "given")
+    assert redaction.lake_key(str(tmp_path / "a")) == b"given"
+
+
+def test_35_placeholders_are_made_with_the_key_in_use(monkeypatch):
+    monkeypatch.setattr(redaction, "_in_use", {"key": b"one"})
+    first = redaction.redact("token=abcdefgh")
+    redaction.use_key(b"two")
+    assert redaction.redact("token=abcdefgh") != first
+    redaction.use_key(b"one")
+    assert redaction.redact("token=abcdefgh") == first
+
+
+def test_29_a_zip_inside_a_compressed_stream_is_read_member_by_member_within_its_cap(job, read, monkeypatch):
+    import gzip
+
+    files = {"box.zip.gz": gzip.compress(_zip_of(log_of(0).encode()))}
+    rows = read(job(files))
+    assert [row["message"] for row in rows["log_records"]] == ["hello 0", "hello 1", "hello 2"]
+    assert {row["path"] for row in rows["ingested_files"]} >= {"box.zip.gz", "box.zip.gz!inner.log"}
+    monkeypatch.setattr(bundles, "MAX_WRAPPED_ZIP", 10)
+    assert "bomb" in reasons(read(job(files)))

@@ -4,7 +4,7 @@ import pytest
 
 from jobs.adapters.facts import progress_of
 from jobs.adapters.headers import HeaderReader
-from jobs.adapters.stamps import Clock
+from jobs.adapters.stamps import Clock, from_us
 
 
 def read(*lines):
@@ -61,3 +61,19 @@ def test_progress_is_read_however_the_step_is_written(line, iteration, loss):
 @pytest.mark.parametrize("line", ["step 12:30:44 foo=2", "next step: see the docs: a=b"])
 def test_a_time_or_a_word_is_no_step(line):
     assert progress_of(line) is None
+
+
+@pytest.mark.parametrize(
+    ("near", "latest", "year"),
+    [
+        ("2026-05-18", None, 2026),
+        ("2026-11-30", None, 2027),  # six months and more away: the nearest is a guess
+        ("2026-11-30", "2026-12-01", 2026),  # a file cannot tell of what came after it was written
+        ("2027-01-02", "2027-01-03", 2026),  # the year turned in between
+    ],
+)
+def test_a_stamp_without_a_year_lies_before_the_file_was_last_written(near, latest, year):
+    clock = Clock("UTC", Clock().iso(f"{near} 00:00:00"), Clock().iso(f"{latest} 00:00:00") if latest else None)
+    told = from_us(clock.yearless(12 if near.startswith("2027") else 5, 30, "10:00:00"))
+    assert told is not None
+    assert told.year == year

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.adapters import metrics_samples
 from jobs.adapters.base import FileContext, Placement, Problem, Rows, Tally
 from jobs.adapters.metrics_clustercockpit import ClusterCockpit
 from jobs.adapters.metrics_csv import MetricsCsv
@@ -247,3 +248,55 @@ def test_the_right_adapter_is_the_surest():
     }
     for name, head in heads.items():
         assert max(ALL, key=lambda a: a.sniff("metrics/file", head)).name == name
+
+
+@pytest.mark.parametrize(
+    ("exporter", "unit", "value", "kept"),
+    [
+        ("DCGM_FI_DEV_POWER_USAGE", "W", 300.0, 300.0),
+        ("DCGM_FI_DEV_POWER_USAGE", "mW", 300_000.0, 300.0),  # nvidia-smi's own library gives milliwatts
+        ("dcgm_gpu_utilization", "%", 85.0, 85.0),
+        ("dcgm_gpu_utilization", "ratio", 0.85, 85.0),
+        ("DCGM_FI_PROF_SM_ACTIVE", "percent", 85.0, 0.85),
+        ("dcgm_gpu_temp", "F", 140.0, 60.0),
+        ("DCGM_FI_DEV_FB_USED", "GiB", 2.0, 2048.0),
+    ],
+)
+def test_25_two_exporters_of_one_metric_meet_in_one_unit(exporter, unit, value, kept):
+    raw = f"timestamp,node,metric,unit,value\n{T0},n1,{exporter},{unit},{value}\n".encode()
+    (row,), problems, _ = parse(MetricsCsv(), raw)
+    assert problems == []
+    assert row[-1] == pytest.approx(kept)
+
+
+def test_25_a_value_that_its_unit_rules_out_is_in_quarantine():
+    raw = f"timestamp,node,metric,value\n{T0},n1,gpu_util,85\n{T0},n2,gpu_util,8500\n{T0},n1,dcgm_gpu_temp,61000\n".encode()
+    rows, problems, tally = parse(MetricsCsv(), raw)
+    assert [row[0] for row in rows] == ["n1"]
+    assert [(p.reason, p.n_records) for p in problems] == [("implausible", 1), ("implausible", 1), ("implausible", 0)]
+    assert "gpu.temp.c: 1, gpu.util.pct: 1" in problems[-1].detail
+    assert (tally.n_read, tally.n_understood) == (3, 1)
+
+
+def test_25_of_a_wide_row_only_the_implausible_cell_goes():
+    raw = f"timestamp,gpu_util,gpu_power_draw\n{T0},9999,300\n".encode()
+    rows, problems, tally = parse(MetricsCsv(), raw)
+    assert [(row[2], row[-1]) for row in rows] == [("gpu.power.w", 300.0)]
+    assert [(p.reason, p.n_records) for p in problems] == [("implausible", 0)]
+    assert tally.n_understood == 1
+
+
+def test_27_series_beyond_the_cap_are_dropped_and_counted(monkeypatch):
+    monkeypatch.setattr(metrics_samples, "MAX_SERIES", 3)
+    rows = "".join(f"{T0 + i // 5},n{i % 5},gpu_util,5\n" for i in range(10))
+    kept, problems, tally = parse(MetricsCsv(), f"timestamp,node,metric,value\n{rows}".encode())
+    assert sorted({row[0] for row in kept}) == ["n0", "n1", "n2"]
+    assert [(p.reason, p.n_records) for p in problems] == [("series_cap", 0)]
+    assert problems[0].detail == "2 series beyond 3 were dropped, 4 samples"
+    assert "series_dropped" in tally.flags
+
+
+def test_a_table_of_words_is_no_metrics_though_it_has_a_time():
+    head = b"Date,Time,Level,Content,Template\n" + b"03-17,16:13:38,D,acquire lock,acquire <*>\n" * 3
+    assert MetricsCsv().sniff("loghub/Android_structured.csv", head) == 0.0
+    assert MetricsCsv().sniff("metrics/n1.csv", b"time,state,power\n1700000000,ok,300\n") > 0.9
