@@ -50,14 +50,12 @@ def command(files: tuple[Path, ...], as_json: bool, rules: Path | None) -> None:
 def mined(messages: list[str], rules: Rules | None = None) -> tuple[list[str], Library]:
     """The template id of each message, and the library that they make."""
     import numpy as np
-    import pyarrow as pa
 
     from ml.templates.library import Library, grown
     from ml.templates.masking import masked_messages, message_keys
 
-    texts = pa.array([message.encode("utf-8", "replace").decode() for message in messages], pa.large_string())
-    _, first, group = np.unique(message_keys(texts), return_index=True, return_inverse=True)
-    distinct = masked_messages(texts.take(pa.array(first)))
+    _, first, group = np.unique(message_keys(messages), return_index=True, return_inverse=True)
+    distinct = masked_messages([messages[number] for number in first.tolist()])
     library = grown(Library(), distinct, rules)
     ids = [library.messages[masked] for masked in distinct]
     return [ids[number] for number in group.tolist()], library
@@ -96,7 +94,9 @@ def _merged(file: Path, adapter: str, stream: object) -> Iterator[Event]:
     found: list[Event] = []
     for batch in reader.parse(stream, FileContext(job_id="bare", path=str(file))):  # type: ignore[arg-type]
         if isinstance(batch, Rows) and batch.table == "log_records":
-            found += [(str(file), line, message) for line, message in zip(batch.columns["line"], batch.columns["message"])]
+            columns = (batch.columns[name] for name in ("line", "message"))
+            values = (column if isinstance(column, list) else column.to_pylist() for column in columns)
+            found += [(str(file), line, message) for line, message in zip(*values)]
     yield from sorted(found, key=lambda event: event[1])
 
 

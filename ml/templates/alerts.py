@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
+from ml.templates.masking import arrow_numbers, arrow_texts
+
 MAX_CHARACTERS = 8_000
 
 
@@ -55,9 +57,9 @@ def _rule(entry: dict[str, Any]) -> AlertRule:
     )  # fmt: skip
     if not entry.get("any"):
         raise KeyError("any")
-    pc.match_substring_regex(pa.array(["probe"]), rule.pattern)
+    pc.match_substring_regex(arrow_texts(["probe"]), rule.pattern)
     if rule.cut:
-        pc.replace_substring_regex(pa.array(["probe"]), rule.cut, " ")
+        pc.replace_substring_regex(arrow_texts(["probe"]), rule.cut, " ")
     return rule
 
 
@@ -69,17 +71,18 @@ def default_rules() -> tuple[AlertRule, ...]:
 
 def alerts_of(texts: Sequence[str] | pa.Array | pa.ChunkedArray, rules: tuple[AlertRule, ...] | None = None) -> list[str | None]:
     """The alert of each text (a template, a masked or a raw message), None for none; the first rule that fits wins."""
-    array = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(list(texts), pa.string())
+    array = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else arrow_texts(texts)
     lines = pc.utf8_slice_codeunits(array, 0, MAX_CHARACTERS)
     found = np.full(len(lines), None, dtype=object)
     open_rows = np.arange(len(lines))
     for rule in rules if rules is not None else default_rules():
         if not len(open_rows):
             break
-        searched = lines.take(pa.array(open_rows))
+        searched = lines.take(arrow_numbers(open_rows))
         if rule.cut:
             searched = pc.replace_substring_regex(searched, rule.cut, " ")
-        hit = np.asarray(pc.match_substring_regex(searched, rule.pattern).to_numpy(zero_copy_only=False), dtype=bool)
+        hit = np.zeros(len(open_rows), bool)
+        hit[pc.indices_nonzero(pc.match_substring_regex(searched, rule.pattern)).to_pylist()] = True
         found[open_rows[hit]] = rule.alert
         open_rows = open_rows[~hit]
     return list(found)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import yaml
 
 from ml.templates.alerts import MAX_CHARACTERS, AlertRule, default_rules, parse_rules
+from ml.templates.masking import arrow_texts
 
 INHERIT = "inherit"
 
@@ -71,13 +72,13 @@ def parse(text: str) -> Rules:
         except (KeyError, TypeError, AttributeError, pa.ArrowInvalid) as error:
             raise ValueError(f"predefined template {number}: {error}") from error
     for entry in content.get("provenance") or ():
-        pc.match_substring_regex(pa.array(["probe"]), entry["pattern"])
+        pc.match_substring_regex(arrow_texts(["probe"]), entry["pattern"])
         provenance.append((str(entry["provenance"]), str(entry["pattern"])))
     return Rules(tuple(entries), tuple(provenance), parse_rules(yaml.safe_dump(content.get("alerts") or [])))
 
 
 def _entry(entry: dict[str, Any]) -> Predefined:
-    pc.match_substring_regex(pa.array(["probe"]), entry["pattern"])
+    pc.match_substring_regex(arrow_texts(["probe"]), entry["pattern"])
     return Predefined(
         str(entry["id"]), str(entry["template"]), entry["pattern"], str(entry.get("provenance", "user")), entry.get("alert"),
         entry.get("needs"), tuple(entry.get("examples", ())), tuple(entry.get("others", ())),
@@ -103,7 +104,7 @@ def rules_of(site: str | None = None) -> Rules:
 
 def predefined_of(masked: Sequence[str], rules: Rules | None = None) -> list[Found | None]:
     """The predefined template of each masked message, None for none; the first entry that fits wins."""
-    texts = pc.utf8_slice_codeunits(pa.array(list(masked), pa.string()), 0, MAX_CHARACTERS)
+    texts = pc.utf8_slice_codeunits(arrow_texts(masked), 0, MAX_CHARACTERS)
     found: list[Found | None] = [None] * len(texts)
     for entry in (rules or default()).predefined:
         hit = pc.match_substring_regex(texts, entry.pattern)
@@ -125,7 +126,7 @@ def _named(entry: Predefined, text: pa.StringScalar) -> Found:
 
 def provenance_of(texts: Sequence[str], rules: Rules | None = None) -> list[str]:
     """Whose code printed each text: framework, platform, launcher or user."""
-    lines = pc.utf8_slice_codeunits(pa.array(list(texts), pa.string()), 0, MAX_CHARACTERS)
+    lines = pc.utf8_slice_codeunits(arrow_texts(texts), 0, MAX_CHARACTERS)
     found = ["user"] * len(lines)
     for name, pattern in reversed((rules or default()).provenance):
         for row in pc.indices_nonzero(pc.match_substring_regex(lines, pattern)).to_pylist():
