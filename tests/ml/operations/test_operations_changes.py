@@ -52,6 +52,16 @@ def test_step_times_are_compared_with_the_best_level_and_the_baselines():
     assert times.lost_s > 0.3 * 50
 
 
+# rise of the step time from step 100 of 200 on, whether it counts as a degradation
+@pytest.mark.parametrize(("rise", "is_degraded"), [(0.0, False), (0.03, False), (0.06, True), (0.10, True), (0.50, True)])
+def test_five_percent_of_the_step_is_where_a_degradation_begins(rise, is_degraded):
+    seconds = np.r_[np.full(100, 1.0), np.full(100, 1.0 + rise)] * (1 + 0.01 * np.random.default_rng(3).standard_normal(200))
+    seconds[11::25] *= 6  # checkpoints
+    times = step_times(np.arange(200), seconds)
+    assert times.is_degraded is is_degraded
+    assert (times.onset is not None and abs(times.onset - 100) <= 5) is is_degraded
+
+
 def test_a_steady_job_is_not_degraded_and_has_no_baselines():
     times = step_times(np.arange(100), noisy((1.0, 100)))
     assert (times.is_degraded, times.onset) == (False, None)

@@ -1,6 +1,7 @@
 """What operations say of a job: jobs written by hand, and the lab's."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -93,14 +94,25 @@ def test_a_group_of_ranks_on_many_nodes_is_one_group():
     assert (worst.group_kind, worst.ranks, worst.nodes) == ("mp", (1, 3, 5, 7), ())
 
 
-def test_a_slow_link_is_placed_by_the_rank_that_ends_last():
-    # gloo hands blocks down: rank 3 receives from rank 4, on the next node, and ends last; the others by their distance
-    def transfer(rank, step):
-        return 0.5 - 0.03 * min((rank - 3) % 8, (3 - rank) % 8) if step >= 25 else 0.02
+# A rank of a ring receives over the slow link and ends last, the others by their distance from it. gloo hands blocks down
+# to the next lower rank, NCCL up to the next higher one.
+LINKS = [
+    # library, receiver, sending node, receiving node
+    ("gloo", 3, "n2", "n1"),
+    ("nccl", 4, "n1", "n2"),
+    ("gloo", 7, "n0", "n3"),  # around the end of the ring
+    ("nccl", 0, "n3", "n0"),
+]
 
-    found = analyse_job(made(lambda rank, step: 0.1, transfer), place())
+
+@pytest.mark.parametrize(("backend", "receiver", "sends", "receives"), LINKS)
+def test_a_slow_link_is_placed_by_the_rank_that_ends_last(backend, receiver, sends, receives):
+    def transfer(rank, step):
+        return 0.5 - 0.03 * min((rank - receiver) % 8, (receiver - rank) % 8) if step >= 25 else 0.02
+
+    found = analyse_job(made(lambda rank, step: 0.1, transfer), replace(place(), backend=backend))
     links = [f for f in found.findings if f.kind == "slow_link"]
-    assert [(f.nodes, f.score >= 0.5) for f in links] == [(("n2",), True), (("n1",), False)]  # sender, then receiver
+    assert [(f.nodes, f.score >= 0.5) for f in links] == [((sends,), True), ((receives,), False)]
     assert {f.iteration for f in links} == {25}
     assert {f.layer for f in links} == {"host"}
 
