@@ -70,7 +70,11 @@ def progress(collectives: DataFrame) -> DataFrame:
 
 
 def telling(entries: DataFrame) -> DataFrame:
-    """Entries that are open, in whose collective ranks disagree, or that are timed and among the newest."""
+    """Entries that are open, in whose collective ranks disagree, or that are timed and among the newest.
+
+    Where ranks of one group disagree, groups of the same description are kept at that sequence number: they say who is odd.
+    """
+    described = F.expr("substring(`group`, instr(`group`, ' ') + 1)")
     is_open = F.coalesce(F.col("state") != "completed", F.lit(True))
     op = F.element_at(F.split("op", ":"), -1)
     sizes = F.when(op.isin(*SAME_SIZE), F.col("input_sizes"))
@@ -80,11 +84,15 @@ def telling(entries: DataFrame) -> DataFrame:
         .agg(*(f(c).alias(f"{n}_{k}") for k, c in (("op", F.col("op")), ("type", F.col("input_dtypes")), ("size", sizes))
                for n, f in (("low", F.min), ("high", F.max))))
         .where("low_op <> high_op OR low_type <> high_type OR low_size <> high_size")
-        .select("job_id", "group", "sequence", F.lit(True).alias("is_odd"))
+        .select("job_id", described.alias("described"), "sequence", F.lit(True).alias("is_odd"))
+        .distinct()
     )  # fmt: skip
     timed = F.col("duration_ms").isNotNull()
     newest = entries.where(timed).groupBy("job_id", "group").agg(F.max("sequence").alias("newest"))
-    marked = entries.join(odd, ["job_id", "group", "sequence"], "left").join(F.broadcast(newest), ["job_id", "group"], "left")
+    keyed = entries.withColumn("described", described)
+    marked = keyed.join(odd, ["job_id", "described", "sequence"], "left").join(
+        F.broadcast(newest), ["job_id", "group"], "left"
+    )
     is_new = timed & (F.col("sequence") > F.col("newest") - N_TIMED)
     return marked.where(is_open | F.coalesce("is_odd", F.lit(False)) | F.coalesce(is_new, F.lit(False)))
 

@@ -85,3 +85,27 @@ def test_what_is_over_is_left_out_and_the_verdict_stays_the_same(spark: SparkSes
     found: list[Any] = transform.findings(telling, transform.progress(listed), facts).orderBy(F.desc("score")).collect()
     best = {row["job_id"]: (row["reason"], row["ranks"]) for row in reversed(found) if row["nodes"] or row["reason"]}
     assert best == {"hung": ("never_came", [2]), "lost": ("no_dump", [3])}
+
+
+@pytest.mark.spark
+def test_of_a_pair_that_disagrees_the_one_unlike_other_pairs_is_named(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    from jobs.collectives import transform
+    from ml.collectives.synthetic import Fault, Layout, Recording, dumps
+
+    schema = pa.schema([pa.field(c.name, c.type) for c in collectives.TABLE.columns])
+    parts = [
+        pa.Table.from_pydict(dict(part.columns), schema=schema)
+        for rank, document in dumps(Recording(Layout(2, 2, 2), Fault.OTHER_SIZE, (5,))).items()
+        for part in ADAPTERS[0].parse(io.BytesIO(pickle.dumps(document, 2)), FileContext("odd", f"traces/_dump_{rank}"))
+        if isinstance(part, Rows)
+    ]
+    listed = spark.createDataFrame(pa.concat_tables(parts), spark_schema(collectives.TABLE))
+    facts = spark.createDataFrame([("odd",)], "job_id string").select(
+        "job_id", F.lit("FAILED").alias("state"), F.lit(8).alias("world_size"),
+        F.lit(None).cast("array<struct<rank:int,node:string>>").alias("ranks"),
+    )  # fmt: skip
+    telling = transform.telling(transform.entries(listed))
+    found = transform.findings(telling, transform.progress(listed), facts).orderBy(F.desc("score")).collect()
+    assert [(row["reason"], row["ranks"]) for row in found if row["ranks"] and row["score"] >= 0.5] == [("mismatch", [5])]
