@@ -77,7 +77,7 @@ def _failed(case: Case) -> Symptom:
         return Symptom.HANG
     if is_waiting:
         return Symptom.COMM_TIMEOUT
-    if is_lost or case.of("rank_error", "node_exit_differs", "failed_exit"):
+    if is_lost or case.of("rank_error", "node_exit_differs", "failed_exit", "node_without_ending"):
         return Symptom.CRASH
     return Symptom.UNDETERMINED
 

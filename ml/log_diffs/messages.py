@@ -39,6 +39,9 @@ _LOST_PEER = re.compile(
     r"|abort(?:ed|ing)? due to[^\n]{0,60}(?:peer|rank|other)"
     r"|some nccl operations have failed|taking the entire process down"
     r"|another (?:rank|process|worker)[^\n]{0,40}(?:failed|died|exited)"
+    r"|(?:exception|failure|error|crash)[^\n]{0,40}\b(?:on|in|of|from) (?:one of the |another |some |a remote |other )(?:other )?"
+    r"(?:rank|process|worker|peer|task|node|host)"
+    r"|stopped sending heartbeats|(?:tasks?|peers?|workers?|hosts?) (?:is|are|became) (?:unhealthy|unavailable|unreachable)"
     r"|recvvalue failed|failed to recv|sendbytes failed|no route to host|host is unreachable",
     re.IGNORECASE,
 )

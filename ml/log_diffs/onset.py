@@ -11,6 +11,8 @@ from ml.log_diffs.topology import Finding, Job
 
 NOTABLE_SILENCE_S = 10.0
 SILENT_STEPS = 20
+MAX_SILENCE_S = 14 * 86_400.0
+"""A longer silence is a stamp in the wrong year or of another clock."""
 DEPARTURES = frozenset(
     {"step_time_shift", "slow_stretch", "step_pauses", "single_pause", "loss_nonfinite", "loss_jump", "operation_left_out"}
 )
@@ -56,7 +58,7 @@ def silence_findings(
         return []
     silent = until - progress_at
     bar = max(NOTABLE_SILENCE_S, SILENT_STEPS * (step_time_s or 0.0))
-    if silent < bar:
+    if not bar <= silent <= MAX_SILENCE_S:
         return []
     what = "the first failure" if failed_at is not None else "the end"
     return [

@@ -102,15 +102,17 @@ def echo_findings(words: Words) -> list[Finding]:
         (Voice.CASCADE, "lost the connection to a peer", "peer_lost"),
         (Voice.WAITING, "gave up waiting for peers", "wait_timed_out"),
     ):
-        group = words.of(each)
+        group = words.of(each) or words.unranked(each)
         ranks = tuple(sorted({u.rank for u in group if u.rank is not None}))
         if not group:
             continue
+        whom = f"ranks {rank_ranges(ranks)}" if ranks else "processes"
+        nodes = words.job.nodes_under(ranks) or tuple(sorted({u.node for u in group if u.node}))
         first = min(group, key=lambda u: (u.onset_at or u.first_at or 0.0, u.rank or 0))
         found.append(
             Finding(
-                "logs", "temporal", kind, f"ranks {rank_ranges(ranks)} {verb}: a consequence, not an origin", 0.5,
-                words.job.nodes_under(ranks), ranks, is_echo=True, at=first.onset_at or first.first_at,
+                "logs", "temporal", kind, f"{whom} {verb}: a consequence, not an origin", 0.5,
+                nodes, ranks, is_echo=True, at=first.onset_at or first.first_at,
                 iteration=first.iteration, phase=first.phase, subject=first.template_id,
                 refs=tuple(u.ref[0] for u in group[:4] if u.ref),
             )

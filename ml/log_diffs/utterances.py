@@ -87,6 +87,14 @@ class Words:
         chosen = [u for u in self.utterances if u.rank is not None and u.voice in voices and not u.is_normal]
         return sorted(chosen, key=lambda u: (u.first_at or 0.0, u.rank or 0, u.template_id))
 
+    def unranked(self, each: Voice) -> list[Utterance]:
+        """Exceptions and alerts with this voice of which nobody knows the rank, ends of processes left out."""
+        chosen = [
+            u for u in self.utterances
+            if u.rank is None and (u.raised or u.alert) and not u.exits and not u.is_normal and u.voice is each
+        ]  # fmt: skip
+        return sorted(chosen, key=lambda u: (u.first_at or 0.0, u.node or "", u.template_id))
+
     @cached_property
     def peers(self) -> list[int]:
         """Ranks that ought to speak: those of the topology, else those seen."""

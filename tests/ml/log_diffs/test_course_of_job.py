@@ -112,6 +112,7 @@ JOB = Job("j", "FAILED", ended_at=200.0)
         (100.0, 101.0, 0.2, False),  # a crash at once
         (100.0, 125.0, 10.0, False),  # steps of ten seconds: this is no silence
         (100.0, None, 0.2, True),  # nothing failed, the job was just ended
+        (100.0, 100.0 + 365 * 86_400, 0.2, False),  # a stamp in the wrong year is no silence
         (None, 125.0, 0.2, False),
     ],
 )

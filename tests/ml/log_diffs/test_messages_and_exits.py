@@ -28,6 +28,8 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 227, in
         ("RuntimeError: recv failed: Connection reset by peer", Voice.CASCADE),
         ("BrokenPipeError: [Errno 32] Broken pipe", Voice.CASCADE),
         ("torch.distributed.DistBackendError: NCCL communicator was aborted on rank 3", Voice.CASCADE),
+        (TRACEBACK + "HorovodInternalError: shut down. This was caused by an exception on one of the ranks", Voice.CASCADE),
+        (TRACEBACK + "XlaRuntimeError: UNAVAILABLE: The tasks are unhealthy (stopped sending heartbeats)", Voice.CASCADE),
         # a peer did not come
         (TRACEBACK + "RuntimeError: Timed out waiting 25000ms for recv operation to complete", Voice.WAITING),
         (

@@ -222,3 +222,13 @@ def test_one_exception_of_unknown_ranks_on_all_nodes_is_global():
     words = [Utterance("k", "KeyError: 'x'", n, alert="exception", first_at=5.0, n_events=2) for n in NODES]
     found = [f for f in all_findings(JOB, words, {}) if f.kind == "rank_exception"]
     assert [(f.is_global, f.score >= 0.5) for f in found] == [(True, True)]
+
+
+def test_complaints_of_unknown_ranks_are_echoes_as_well():
+    words = [
+        Utterance("l", LOST, "n1", alert="connection", first_at=7.0),
+        Utterance("k", "KeyError: 'x'", "n2", alert="exception", first_at=5.0),
+    ]
+    found = all_findings(JOB, words, {})
+    assert [(f.nodes, f.ranks, f.is_echo) for f in found if f.kind == "peer_lost"] == [(("n1",), (), True)]
+    assert ("rank_exception", ("n2",), ()) in accusations(words)
