@@ -92,7 +92,9 @@ def analyse_sums(operations: pd.DataFrame, place: Place | None = None) -> JobOpe
     place = place or Place()
     ledger = book_summed(operations)
     if ledger is None:
-        return JobOperations((), None, "the profiles name no steps, or no rank", None, (), ())
+        has_rank = bool(operations["rank"].notna().any())
+        lacks = "no profile names its steps (ProfilerStep)" if has_rank else "no profile says which rank it is of"
+        return JobOperations((), None, f"{lacks}: ranks cannot be compared step by step", None, (), ())
     found = tuple(slow_in_profiles(ledger, operations, place.nodes, place.roles, place.groups))
     silent = sorted(set(place.nodes) - set(ledger.ranks))
     notes = (*ledger.notes, *_silent(silent, "profile"))
