@@ -1,6 +1,10 @@
 """Machines that are off in every job: habit, not incident."""
 
+import numpy as np
+
 from ml.machines.drift import JobDifference, drift_of
+from ml.machines.score import score_job
+from ml.machines.series import Series
 
 
 def jobs(node, differences, hours=1.0):
@@ -37,3 +41,28 @@ def test_many_jobs_alone_make_nobody_suspect():
 def test_two_jobs_are_too_few_and_a_repeated_one_counts_once():
     assert drift_of(jobs("n", [9, 9])) == []
     assert drift_of([*jobs("n", [9, 9]), *jobs("n", [9, 9])]) == []
+
+
+def test_a_machine_that_is_a_little_off_in_every_job_stands_out_over_weeks_and_in_no_single_job():
+    # eight jobs on five or six of nine machines; n2 runs a percent low wherever it serves: below any single job's threshold
+    draw = np.random.default_rng(0)
+    habits, accused = [], set()
+    for number in range(8):
+        nodes = [f"n{i}" for i in sorted({2, *draw.permutation(9)[:5].tolist()})]
+        hours = 1 + number % 3
+        values = 500 + draw.normal(0, 2, (len(nodes), 1)) + draw.normal(0, 8, (len(nodes), 1200 * hours))
+        values[nodes.index("n2")] -= 6
+        found = score_job([Series(n, None, "clock", "MHz", 0, 3.0, own) for n, own in zip(nodes, values, strict=True)], {}, {})
+        accused |= {row.node for row in found.rows if row.score >= 0.5}
+        habits += [
+            JobDifference(node, metric, f"job-{number}", 3600.0 * hours, difference)
+            for node, own in found.usual.items()
+            for metric, difference in own.items()
+        ]
+    assert accused == set()
+    drifts = drift_of(habits)
+    worst = max(drifts, key=lambda each: each.score)
+    assert worst.node == "n2"
+    assert worst.mean_difference < -1.5
+    assert worst.same_side_share >= 0.75
+    assert worst.score > 2 * sorted(each.score for each in drifts)[-2]
