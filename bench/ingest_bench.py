@@ -1,7 +1,7 @@
 """Ingest's speed: a generated archive of logs in the lab's shape, read by the stage, beside plain Python and Drain3.
 
     python bench/ingest_bench.py --megabytes 200              # the workers' path and its peers, no Spark
-    python bench/ingest_bench.py --megabytes 2048 --spark     # the whole stage into Delta
+    python bench/ingest_bench.py --spark 512 1024 2048        # the whole stage into Delta
     python bench/ingest_bench.py --one-file 5120              # peak memory with one large file
     python bench/ingest_bench.py --small-files 100000         # many small files
 
@@ -11,7 +11,9 @@ Words, numbers and names are drawn from a seed; nothing is copied from a real lo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import resource
 import shutil
@@ -22,7 +24,9 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-DRAWN_BYTES = 64 << 20
+import pyarrow.compute as pc
+
+DRAWN_BYTES = 2 << 20
 STYLES = ("megatron", "trainer", "nemo")
 WORDS = [
     "alpha",
@@ -207,10 +211,14 @@ def read_worker(folder: str) -> tuple[int, int]:
 
 def timed(name: str, n_bytes: int, work: object) -> float:
     """Run, print a row, and give the seconds."""
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     n = work()  # type: ignore[operator]
     seconds = time.perf_counter() - began
-    print(f"{name:<42} {seconds:8.1f} s {n_bytes / seconds / 1e6:8.1f} MB/s {n / seconds:12,.0f} a second", flush=True)
+    cpu_s = time.process_time() - cpu_began
+    print(
+        f"{name:<42} {seconds:8.1f} s ({cpu_s:.1f} s of this process) {n_bytes / seconds / 1e6:8.1f} MB/s {n / seconds:12,.0f} a second",
+        flush=True,
+    )
     return seconds
 
 
@@ -230,22 +238,83 @@ def compare(folder: Path, n_bytes: int, n_cores: int) -> None:
     timed("Drain3's own loop, defaults, 1 core", int(bytes_read), lambda: read_drain3(paths[:1], limit))
 
 
-def spark_stage(archive: Path, lake: Path, n_bytes: int) -> None:
-    """The stage into a fresh lake."""
+def processor_s() -> dict[str, float]:
+    """Processor seconds so far of this process and of all that it started, by the kind of process (Linux)."""
+    children: dict[int, list[tuple[int, str, float]]] = {}
+    ticks = os.sysconf("SC_CLK_TCK")
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+            fields = rest.split()
+            children.setdefault(int(fields[1]), []).append((int(entry.name), name, (int(fields[11]) + int(fields[12])) / ticks))
+    spent, open_pids = {"driver": time.process_time()}, [os.getpid()]
+    while open_pids:
+        for pid, name, seconds in children.get(open_pids.pop(), []):
+            spent["jvm" if name == "java" else "workers"] = spent.get("jvm" if name == "java" else "workers", 0.0) + seconds
+            open_pids.append(pid)
+    return spent
+
+
+def through_spark(folder: Path, sizes_mb: list[float], job_mb: float = 64.0) -> None:
+    """The whole stage into a fresh lake for archives of several sizes, in one session, beside plain Python and Drain3."""
+    from jobs.core import lake as plain
     from jobs.core.runner import Given, run_stage
     from jobs.core.session import start
     from jobs.core.stages import stage
     from jobs.core.tables import Lake
 
-    shutil.rmtree(lake, ignore_errors=True)
-    session = Lake(start(), str(lake))
-    from jobs.core import lake as plain
+    jobs = folder / "jobs"
+    generate(jobs, max(sizes_mb), max(1, round(max(sizes_mb) / job_mb)))
+    spark = start()
+    for mb in [min(sizes_mb) / 4, *sizes_mb]:
+        archive, lake = folder / f"archive-{mb:g}", folder / "lake"
+        chosen = sorted(jobs.iterdir())[: max(1, round(mb / job_mb))]
+        for job in chosen:
+            shutil.copytree(job, archive / job.name, copy_function=os.link)
+        n_bytes = sum(path.stat().st_size for path in archive.rglob("*.log"))
+        before, began = processor_s(), time.perf_counter()
+        run_stage(stage("ingest"), Lake(spark, str(lake)), Given(archive=str(archive)))
+        seconds = time.perf_counter() - began
+        spent = {name: value - before.get(name, 0.0) for name, value in processor_s().items()}
+        n_lines = int(pc.sum(plain.rows(str(lake), "log_records", columns=["n_lines"])["n_lines"]).as_py())
+        size = sum(path.stat().st_size for path in lake.rglob("*.parquet"))
+        note = " (first of the session)" if mb < min(sizes_mb) else ""
+        listed = ", ".join(f"{name} {value:.1f} s" for name, value in sorted(spent.items()))
+        print(
+            f"{n_bytes / 1e9:.2f} GB, {n_lines:,} lines: {seconds:.1f} s, {n_lines / seconds:,.0f} lines/s, {n_bytes / seconds / 1e6:.1f} MB/s;"
+            f" processor {listed}: {n_lines / sum(spent.values()):,.0f} lines/s a core; Parquet {size / 1e6:.0f} MB{note}",
+            flush=True,
+        )
+        shutil.rmtree(lake)
+        shutil.rmtree(archive)
+    paths = sorted(jobs.rglob("*.log"))[:64]
+    n_bytes = sum(path.stat().st_size for path in paths)
+    timed("plain Python: read and split, 1 core", n_bytes, lambda: read_plain(paths))
+    timed("Drain3's own loop, defaults, 1 core", 0, lambda: read_drain3(paths, 100_000))
 
-    def work() -> int:
-        run_stage(stage("ingest"), session, Given(archive=str(archive)))
-        return plain.rows(str(lake), "log_records", columns=["line"]).num_rows
 
-    timed("ingest stage to Delta (Spark)", n_bytes, work)
+def without_spark(folder: Path, sizes_mb: list[float], n_cores: int, job_mb: float = 64.0) -> None:
+    """What the stage's workers do, in processes of our own, for archives of several sizes."""
+    generate(folder, max(sizes_mb), max(1, round(max(sizes_mb) / job_mb)))
+    jobs = sorted(str(path) for path in folder.iterdir())
+    paths = sorted(folder.rglob("*.log"))[:64]
+    n_bytes = sum(path.stat().st_size for path in paths)
+    timed("plain Python: read and split, 1 core", n_bytes, lambda: read_plain(paths))
+    timed("Drain3's own loop, defaults, 1 core", 0, lambda: read_drain3(paths, 100_000))
+    with ProcessPoolExecutor(n_cores) as pool:
+        list(pool.map(read_worker, [jobs[0]] * n_cores))
+        for mb in sizes_mb:
+            chosen = jobs[: max(1, round(mb / job_mb))]
+            n_bytes = sum(path.stat().st_size for job in chosen for path in Path(job).rglob("*.log"))
+            before, began = processor_s(), time.perf_counter()
+            n_lines = sum(n for n, _ in pool.map(read_worker, chosen))
+            seconds = time.perf_counter() - began
+            cpu_s = sum(processor_s().values()) - sum(before.values())
+            print(
+                f"{n_bytes / 1e9:.2f} GB, {n_lines:,} lines: {seconds:.1f} s wall, {n_lines / seconds:,.0f} lines/s on {n_cores} cores;"
+                f" {cpu_s:.1f} s of processor, {n_lines / cpu_s:,.0f} lines/s a core, {n_bytes / cpu_s / 1e6:.1f} MB/s a core",
+                flush=True,
+            )
 
 
 def peak_of_one_file(folder: Path, megabytes: int) -> None:
@@ -281,7 +350,8 @@ def main() -> None:
     options.add_argument("--jobs", type=int, default=8)
     options.add_argument("--cores", type=int, default=2)
     options.add_argument("--folder", type=Path, default=Path("/tmp/fleetdiff-bench-ingest"))
-    options.add_argument("--spark", action="store_true")
+    options.add_argument("--spark", type=float, nargs="+", metavar="MB", help="sizes of archives, through Spark")
+    options.add_argument("--sizes", type=float, nargs="+", metavar="MB", help="sizes of archives, without Spark")
     options.add_argument("--one-file", type=int, default=0)
     options.add_argument("--small-files", type=int, default=0)
     given = options.parse_args()
@@ -289,14 +359,16 @@ def main() -> None:
     try:
         if given.one_file:
             peak_of_one_file(given.folder / "one", given.one_file)
+        elif given.spark:
+            through_spark(given.folder, given.spark)
+        elif given.sizes:
+            without_spark(given.folder / "archive", given.sizes, given.cores)
         elif given.small_files:
             small_files(given.folder / "small", given.small_files)
         else:
             n_bytes = generate(given.folder / "archive", given.megabytes, given.jobs)
             print(f"{n_bytes / 1e6:,.0f} MB in {given.jobs} jobs")
             compare(given.folder / "archive", n_bytes, given.cores)
-            if given.spark:
-                spark_stage(given.folder / "archive", given.folder / "lake", n_bytes)
     finally:
         shutil.rmtree(given.folder, ignore_errors=True)
 

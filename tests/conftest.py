@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
+# Lakes have keys of their own; tests compare the tables of two lakes, also where secrets were.
+os.environ.setdefault("FLEETDIFF_REDACTION_KEY", "tests")
 
 
 @pytest.fixture(scope="session")

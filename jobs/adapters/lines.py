@@ -68,8 +68,7 @@ def is_binary(head: bytes) -> bool:
     if not head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return False
     sample = head[:8192]
-    odd = sum(sample.count(bytes([c])) for c in (*range(8), 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 127))
-    return odd > len(sample) * 0.05
+    return len(sample) - len(sample.translate(None, _ODD)) > len(sample) * 0.05
 
 
 class LineReader:
@@ -223,6 +222,7 @@ class LineReader:
                 block.lines[i] = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]", "", line)
 
 
+_ODD = bytes([*range(8), *range(14, 24), 127])
 _PLAIN = bytes([*range(9, 11), 13, 27, *range(32, 127), *range(128, 256)])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.adapters import facts
+from jobs.adapters import facts, phases
 from jobs.adapters.base import VERSIONS, FileContext, Rows
 from jobs.adapters.failures import failures_in
 from jobs.adapters.headers import NOTHING, Header, HeaderReader
@@ -40,7 +40,7 @@ class Place:
 class Writer:
     """What is known of one writer while its lines go by."""
 
-    phases: facts.PhaseTracker = field(default_factory=facts.PhaseTracker)
+    phases: phases.PhaseTracker = field(default_factory=phases.PhaseTracker)
     iteration: int | None = None
 
 
@@ -245,9 +245,9 @@ class LogParser:
     def _phase(self, writer: Writer, message: str, is_known: bool) -> tuple[str, bool]:
         before = writer.phases.phase
         phase = writer.phases.see(message)
-        if (end := facts.end_of(message)) is not None:
+        if (end := phases.end_of(message)) is not None:
             self._marks.append(("state", end))
-        return phase, is_known or phase != before or not facts.says_no_phase(message)
+        return phase, is_known or phase != before or not phases.says_no_phase(message)
 
     def _iteration(self, message: str, writer: Writer, number: int, header: Header, at_us: int | None, place: Place) -> int | None:
         progress = facts.progress_of(message)

@@ -13,7 +13,7 @@ from itertools import islice
 
 import numpy as np
 
-from jobs.adapters import facts, fast_kernel
+from jobs.adapters import facts, fast_kernel, phases
 from jobs.adapters.log_rows import NORM_NAMES, SKIPPED_NAMES
 from jobs.adapters.merge import kind_of
 from jobs.adapters.redaction import redact
@@ -135,11 +135,11 @@ def _says_nothing_else(text: str) -> bool:
     return (
         kind_of(text) is None
         and facts.argument_of(text) is None
-        and facts.end_of(text) is None
+        and phases.end_of(text) is None
         and facts.waited_s(text) is None
         and not facts.versions_in(text)
         and facts.MLLOG not in text
-        and facts.says_no_phase(text)
+        and phases.says_no_phase(text)
         and redact(text) == text
     )
 

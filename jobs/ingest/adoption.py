@@ -35,6 +35,7 @@ def counter(scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """What counts a task's files, one after the other, in bounded memory."""
     settings = {"memory_limit": MEMORY, "threads": 1, "preserve_insertion_order": False, "temp_directory": scratch}
     with duckdb.connect(config=settings) as connection:
+        connection.execute("SET enable_progress_bar = false")
         yield connection
 
 
