@@ -228,7 +228,8 @@ def loss_jump_findings(iterations: pd.DataFrame) -> list[Finding]:
     series = iterations.groupby("iteration", sort=True)["loss"].median()
     values = series.to_numpy(dtype=float)
     for place in range(5, len(values)):
-        level = float(np.nanmedian(values[max(0, place - WINDOW) : place]))
+        before = values[max(0, place - WINDOW) : place]
+        level = float(np.median(before[np.isfinite(before)])) if np.isfinite(before).any() else 0.0
         if np.isfinite(values[place]) and level > 0 and values[place] >= 5 * level:
             step = int(series.index[place])
             return [

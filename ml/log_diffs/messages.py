@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+MAX_MORE = 600
+_END_OF_MORE = re.compile(r"\n\s*\n|\n[^\n]{0,40}(?:During handling|The above exception|Traceback|Exception raised from|frame #)")
 MAX_CHARS = 16_384
 """Longer messages are read at both ends only."""
 
@@ -46,10 +48,12 @@ _LOST_PEER = re.compile(
     re.IGNORECASE,
 )
 _TIMED_OUT = re.compile(
-    r"\btimed?[ _-]?out\b|\btimeout\b|deadline exceeded|\bwatchdog\b|heartbeat (?:lost|missed|time)|gave up waiting", re.IGNORECASE
+    r"\btim(?:e|ed|es|ing)[ _-]?out\b|\btimeout\b|deadline exceeded|\bwatchdog\b|heartbeat (?:lost|missed|time)|gave up waiting",
+    re.IGNORECASE,
 )
 _TALKS_TO_PEERS = re.compile(
     r"collective|all_?-?reduce|all_?-?gather|reduce_?-?scatter|broadcast|barrier|\bnccl\b|\bgloo\b|\bhccl\b|\brccl\b|\bmpi\b|\bucc\b"
+    r"|remote (?:rank|process|worker|node)"
     r"|process ?group|rendezvous|c10d|\bstore\b|tcpstore|\bpeers?\b|send operation|recv operation|to complete|\bworkNCCL\b"
     r"|\bsend\b|\brecv\b",
     re.IGNORECASE,
@@ -137,10 +141,19 @@ def voice(message: str, *, is_failure: bool | None = None) -> Voice:
     if not (is_failure or _FAILURE.search(text) or _TIMED_OUT.search(text) or _LOST_PEER.search(text)):
         return Voice.TEARDOWN if _TEARDOWN.search(text) else Voice.PLAIN
     told = raised(text)
-    summary = f"{told.kind}: {told.text}" if told else _QUOTED.sub("", text)
+    summary = f"{told.kind}: {told.text}{_more(text, told)}" if told else _QUOTED.sub("", text)
     if _TEARDOWN.search(summary):
         return Voice.TEARDOWN
     return _of_failure(summary, text)
+
+
+def _more(text: str, told: Raised) -> str:
+    """What a library adds in the lines below an exception's first line, up to a blank line, stack or next exception."""
+    place = text.find(told.text) if told.text else -1
+    if place < 0:
+        return ""
+    after = text[place + len(told.text) : place + len(told.text) + MAX_MORE]
+    return _END_OF_MORE.split(after, maxsplit=1)[0]
 
 
 def _of_failure(summary: str, text: str) -> Voice:

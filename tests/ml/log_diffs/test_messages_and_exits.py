@@ -36,6 +36,16 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 227, in
             "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 ms before timing out.",
             Voice.WAITING,
         ),
+        (
+            TRACEBACK + "RuntimeError: stream synchronize failed, code 507048\nEI0002: The wait of the Notify register times out."
+            " Reason: no record from remote rank.",
+            Voice.WAITING,
+        ),
+        (
+            TRACEBACK + "KeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            "ConnectionResetError: Connection reset by peer",
+            Voice.ORIGIN,
+        ),
         # the launcher ended it or sums up
         ("Sending process 12 closing signal SIGTERM", Voice.TEARDOWN),
         ("Received 15 death signal, shutting down workers", Voice.TEARDOWN),
