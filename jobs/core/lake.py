@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from jobs.core.errors import FleetdiffError
 from jobs.core.query import Filters, select
 from schemas import tables
 
+UNREADABLE = re.compile(r"[\[\]]|%[0-9A-Fa-f]{2}")
+"""What delta-rs takes for part of a URL."""
+
 
 def table_path(lake: str | Path, name: str) -> str:
     """Where a table lies; raises KeyError for a table without a contract."""
@@ -20,10 +24,20 @@ def table_path(lake: str | Path, name: str) -> str:
 
 def open_table(lake: str | Path, name: str) -> DeltaTable:
     """A table of the lake; raises FleetdiffError with the path and the mend when there is none."""
+    check_name(lake)
     path = table_path(lake, name)
     if not Path(path).is_dir() or not DeltaTable.is_deltatable(path):
         raise FleetdiffError(f"{path}: no such table; is {lake} a lake? `fleetdiff run ARCHIVE --lake {lake}` makes one")
     return DeltaTable(path)
+
+
+def check_name(lake: str | Path) -> None:
+    """Raise FleetdiffError when the reader of Delta tables would break on the folder's name."""
+    wrong = UNREADABLE.search(str(lake))
+    if wrong:
+        raise FleetdiffError(
+            f"{lake}: a lake's path cannot hold {wrong.group()!r}: Delta tables there cannot be opened; rename the folder"
+        )
 
 
 def rows(lake: str | Path, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None) -> pa.Table:
@@ -43,6 +57,7 @@ def arrow_schema(name: str) -> pa.Schema:
 
 def create_missing(lake: str | Path) -> None:
     """Create every table that the lake lacks, empty: two writers never race to create one."""
+    check_name(lake)
     for name in tables():
         path = table_path(lake, name)
         if not DeltaTable.is_deltatable(path):

@@ -73,6 +73,8 @@ def local_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "4",
+        # Each task of a hash join or sort fills one page with zeros before its first row: by default, 64 MB.
+        "spark.buffer.pageSize": "2m",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     }

@@ -27,8 +27,7 @@ def run(context: StageContext) -> None:
     verdicts = diffs(sides(inputs.baselines, exposed, sums)).persist()
     found = findings(bundles(inputs, verdicts)).persist()
     try:
-        for name in TABLES:
-            context.write(name, rows_of(found, name))
+        context.write_all({name: rows_of(found, name) for name in TABLES})
     finally:
         for kept in (found, verdicts, exposed, sums):
             kept.unpersist()

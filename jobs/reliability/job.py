@@ -24,20 +24,24 @@ def run(context: StageContext) -> None:
     attributed = t.attributions(t.near_events(jobs, events)).persist()
     runs = t.run_rows(jobs, context.read("diagnoses"), attributed).persist()
     try:
-        context.write("reliability_attributions", attributed)
         rate, finish = fleet_rate(context, runs)
         lineages = lineage_rows(runs, t.step_rows(context.read("iterations")), rate).persist()
-        context.write("reliability_lineages", lineages)
         window = (finish - WINDOW_DAYS * 86400, finish)
         machines = (
             told(t.node_inputs(runs, events, window), "machine").groupBy("kind").applyInArrow(t.fleet_maker(window), PAIR).persist()
         )
-        context.write("reliability_nodes", rows_of(machines, "node", "reliability_nodes"))
         faithful = context.read("straggler_reports").where("slowdown IS NOT NULL AND coalesce(is_faithful, true)")
         stragglers = faithful.select("job_id", "slowdown", "gpu_hours")
         facts = told(runs, "run").unionByName(told(lineages, "lineage")).unionByName(told(stragglers, "straggler"))
         figures = facts.withColumn("fleet", F.lit("all")).groupBy("fleet").applyInArrow(t.figure_maker, PAIR)
-        context.write("reliability_figures", rows_of(figures.unionByName(machines), "figure", "reliability_figures"))
+        context.write_all(
+            {
+                "reliability_attributions": attributed,
+                "reliability_lineages": lineages,
+                "reliability_nodes": rows_of(machines, "node", "reliability_nodes"),
+                "reliability_figures": rows_of(figures.unionByName(machines), "figure", "reliability_figures"),
+            }
+        )
     finally:
         context.spark.catalog.clearCache()
 

@@ -62,10 +62,9 @@ def job_summaries(context: StageContext, code: str) -> tuple[list[dict[str, Any]
 
 def job_parts(context: StageContext, stale: list[str]) -> DataFrame:
     """Every part of the pages of these jobs."""
-    wanted = F.broadcast(context.spark.createDataFrame([(job,) for job in stale], "job_id string"))
 
     def rows(name: str) -> DataFrame:
-        return context.read(name).join(wanted, "job_id", "left_semi")
+        return context.of_jobs(context.read(name), stale)
 
     named = t.named_templates(rows("diagnoses"))
     scored = t.metric_rows(rows("machine_metrics"), t.scored_metrics(rows("machine_scores")))
@@ -82,7 +81,7 @@ def job_parts(context: StageContext, stale: list[str]) -> DataFrame:
         t.node_event_part(rows("node_events")),
         t.quarantine_part(rows("quarantine")),
         t.similar_part(rows("job_similarity")),
-        t.family_part(context.read("failure_families")).join(wanted, "job_id", "left_semi"),
+        context.of_jobs(t.family_part(context.read("failure_families")), stale),
         t.trie_part(rows("stack_tries")),
         t.straggler_part(rows("straggler_reports")),
         scored.mapInArrow(thin_metrics, PART_SCHEMA),

@@ -30,9 +30,12 @@ def run(context: StageContext) -> None:
     context.write("job_fingerprints", transform.fingerprints(failed, words, schemas["job_fingerprints"]))
     known = context.read("job_fingerprints")
     pending = context.read_pending("training_jobs").select("job_id")
-    context.write("job_similarity", transform.look_alikes(known, pending, schemas["job_similarity"]))
-    context.write("failure_families", transform.families(known, context.batch, schemas["failure_families"]))
-    classes = classes_from(context.settings)
-    index = context.read("config_index")
-    context.write("config_separators", separators.separators(known, index, schemas["config_separators"], classes))
+    classes, index = classes_from(context.settings), context.read("config_index")
+    context.write_all(
+        {
+            "job_similarity": transform.look_alikes(known, pending, schemas["job_similarity"]),
+            "failure_families": transform.families(known, context.batch, schemas["failure_families"]),
+            "config_separators": separators.separators(known, index, schemas["config_separators"], classes),
+        }
+    )
     failed.unpersist()

@@ -53,24 +53,27 @@ def staged_files(lake, table):
 
 @pytest.fixture(scope="module")
 def undisturbed(archive, tmp_path_factory):
-    """The lake of a night that nothing disturbed."""
-    lake = tmp_path_factory.mktemp("undisturbed")
-    finish(night(archive, lake, NIGHT))
-    return lake
+    """The lakes of a night that nothing disturbed: before any stage, after ingest, after templates."""
+    lakes = [tmp_path_factory.mktemp("before"), tmp_path_factory.mktemp("ingested"), tmp_path_factory.mktemp("mined")]
+    for earlier, later, stage in zip(lakes, lakes[1:], NIGHT, strict=False):
+        shutil.copytree(earlier, later, dirs_exist_ok=True)
+        finish(night(archive, later, [stage]))
+    return lakes
 
 
 # The stage that is killed, and a table of it that has files when the stage is in its middle.
-@pytest.mark.parametrize(("killed_in", "begun"), [("ingest", "log_records"), ("templates", "log_events")])
-def test_a_killed_stage_run_again_ends_as_if_it_had_never_been_killed(archive, undisturbed, tmp_path, killed_in, begun):
-    process = night(archive, tmp_path, NIGHT)
+@pytest.mark.parametrize(("place", "killed", "begun"), [(0, "ingest", "log_records"), (1, "templates", "log_events")])
+def test_a_killed_stage_run_again_ends_as_if_it_had_never_been_killed(archive, undisturbed, tmp_path, place, killed, begun):
+    shutil.copytree(undisturbed[place], tmp_path, dirs_exist_ok=True)
+    process = night(archive, tmp_path, [killed])
     deadline = time.monotonic() + 300
     while not staged_files(tmp_path, begun) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert process.poll() is None, "the stage ended before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    assert killed_in not in rows_of.rows(tmp_path, "stage_progress")["stage"].to_pylist()
+    assert killed not in rows_of.rows(tmp_path, "stage_progress")["stage"].to_pylist()
 
-    finish(night(archive, tmp_path, NIGHT))
-    for name in sorted({name for stage in STAGES if stage.name in NIGHT for name in stage.writes}):
-        assert contents(tmp_path, name) == contents(undisturbed, name), name
+    finish(night(archive, tmp_path, [killed]))
+    for name in next(stage.writes for stage in STAGES if stage.name == killed):
+        assert contents(tmp_path, name) == contents(undisturbed[place + 1], name), name

@@ -28,6 +28,7 @@ MISTAKES = [
     (["run", "{here}", "--lake", "/tmp/none", "--as-of", "yesterday"], 2, "not an ISO-8601 time"),
     (["run", "{here}", "--lake", "/tmp/none", "--settings", "{here}/absent.yaml"], 3, "absent.yaml: cannot be read"),
     (["diagnosis", "job-1", "--lake", "{here}"], 3, "no such table"),
+    (["diagnosis", "job-1", "--lake", "{here}/lake[1]"], 3, "cannot hold '['"),
     (["no-such-command"], 2, "No such command"),
     (["run"], 2, "Missing argument"),
 ]

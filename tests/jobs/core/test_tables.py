@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from delta.tables import DeltaTable
 
 from jobs.core import lake as rows_of
 from jobs.core.errors import CheckError, ContractError
+from jobs.core.lake import create_missing, table_path
 from jobs.core.tables import Lake, in_list, spark_schema
 from schemas import tables
 
@@ -68,11 +70,33 @@ def test_a_warning_is_recorded_and_does_not_stop_the_write(lake):
     assert rows_of.rows(lake.root, "training_jobs")["job_id"].to_pylist() == ["a"]
 
 
-@pytest.mark.parametrize("job", ["plain", "it's", "back\\slash", 'double"quote', "new\nline", "ünï", "%_[a]", "'; DROP"])
-def test_job_ids_of_any_characters_replace_only_themselves(lake, job):
-    lake.write("clock_offsets", offsets(lake, (job, "n1", 1.0), ("other", "n1", 2.0)), jobs=[job, "other"])
-    lake.write("clock_offsets", offsets(lake, (job, "n1", 3.0)), jobs=[job])
-    assert kept(lake) == sorted([(job, "n1", 3.0), ("other", "n1", 2.0)])
+HOSTILE_IDS = ["plain", "it's", "back\\slash", 'double"quote', "new\nline", "ünï", "%_[a]", "'; DROP"]
+
+
+def test_job_ids_of_any_characters_replace_only_themselves(lake):
+    lake.write("clock_offsets", offsets(lake, *((job, "n1", 1.0) for job in HOSTILE_IDS)), jobs=HOSTILE_IDS)
+    for half in (HOSTILE_IDS[::2], HOSTILE_IDS[1::2]):
+        lake.write("clock_offsets", offsets(lake, *((job, "n1", 3.0) for job in half)), jobs=half)
+        changed = half if half == HOSTILE_IDS[::2] else HOSTILE_IDS
+        assert kept(lake) == sorted((job, "n1", 3.0 if job in changed else 1.0) for job in HOSTILE_IDS)
+
+
+# The folder's name, and what is done to the table beforehand, so that Spark reads it in each of its ways.
+@pytest.mark.parametrize(
+    ("folder", "feature"),
+    [("plain", None), ("with space, star* and 100%", None), ("vectors", "delta.enableDeletionVectors")],
+)
+def test_a_table_reads_the_same_whatever_its_folder_and_features(spark, tmp_path, folder, feature):
+    lake = Lake(spark, str(tmp_path / folder))
+    create_missing(lake.root)
+    assert lake.read("clock_offsets").collect() == []
+    lake.write("clock_offsets", offsets(lake, ("a", "n1", 1.0), ("a", "n2", 2.0)), jobs=["a"])
+    if feature:
+        path = table_path(lake.root, "clock_offsets")
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{feature}' = 'true')")
+        DeltaTable.forPath(spark, path).delete("node = 'n2'")
+    expected = [("n1", 1.0)] if feature else [("n1", 1.0), ("n2", 2.0)]
+    assert sorted((row.node, row.offset_s) for row in lake.read("clock_offsets").collect()) == expected
 
 
 def test_no_values_match_nothing():
