@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from jobs.core.tables import Lake
+
 ROOT = Path(__file__).resolve().parents[1]
 # Lakes have keys of their own; tests compare the tables of two lakes, also where secrets were.
 os.environ.setdefault("FLEETDIFF_REDACTION_KEY", "tests")
@@ -53,13 +55,23 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> object:
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     """An empty lake of its own for each test."""
+    return _empty(spark, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def module_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """An empty lake that the tests of one module share."""
+    return _empty(spark, tmp_path_factory.mktemp("lake"))
+
+
+def _empty(spark: SparkSession, folder: Path) -> Lake:
     from jobs.core.lake import create_missing
     from jobs.core.tables import Lake
 
-    create_missing(tmp_path)
-    return Lake(spark, str(tmp_path))
+    create_missing(folder)
+    return Lake(spark, str(folder))
 
 
 @pytest.fixture(scope="session")

@@ -34,10 +34,10 @@ def job(job_id: str, state: str, start: float, end: float, nodes: list[str], **m
     }  # fmt: skip
 
 
-@pytest.fixture
-def computed(lake):
+@pytest.fixture(scope="module")
+def computed(module_lake):
     """Six jobs: a lineage that failed once, a node failure, a cancelled one, a pre-empted one; Xid 79 on n2 a minute before an end."""
-    put(lake, "training_jobs", [
+    put(module_lake, "training_jobs", [
         job("a0", "FAILED", 0, 24, ["n1", "n2"], lineage_id="L", attempt=0),
         job("a1", "COMPLETED", 25, 49, ["n1", "n3"], lineage_id="L", attempt=1),
         job("b", "NODE_FAIL", 0, 12, ["n4"]),
@@ -45,28 +45,28 @@ def computed(lake):
         job("d", "PREEMPTED", 0, 25, ["n3"]),  # a1, the restart of a failed job, takes n3
         job("e", "FAILED", 50, 51, ["n5"]),  # a user's mistake
     ])  # fmt: skip
-    put(lake, "diagnoses", [
+    put(module_lake, "diagnoses", [
         {"job_id": "a0", "state": "FAILED", "symptom": "crash", "cause_class": "undetermined", "cause_confidence": 0.0, "spatial_signal": "localised", "top_node": "n2",
          "top_score": 0.8, "top_ranks": [], "n_candidates": 1, "candidate_nodes": ["n2"], "n_findings": 1, "n_baselines": 0, "is_verified": False, "document": "{}"},
         {"job_id": "e", "state": "FAILED", "symptom": "crash", "cause_class": "KeyError", "cause_confidence": 0.9, "spatial_signal": "none", "top_ranks": [],
          "n_candidates": 0, "candidate_nodes": [], "n_findings": 1, "n_baselines": 0, "is_verified": False, "document": "{}"},
     ])  # fmt: skip
-    put(lake, "node_events", [
+    put(module_lake, "node_events", [
         {"job_id": None, "node": "n2", "occurred_at": at(24 - 1 / 60), "kind": "xid", "code": 79, "severity": "critical", "message": "fell off the bus", "file": "k", "byte_offset": 1},
         {"job_id": None, "node": "n1", "occurred_at": at(24 - 11 / 60), "kind": "ecc", "severity": "critical", "message": "too early", "file": "k", "byte_offset": 2},
         {"job_id": None, "node": "n2", "occurred_at": at(24), "kind": "drain", "severity": "warning", "message": "drained", "file": "k", "byte_offset": 3},
     ])  # fmt: skip
-    put(lake, "iterations", [
+    put(module_lake, "iterations", [
         {"job_id": j, "iteration": i, "occurred_at": at(h), "step_time_s": 60.0, "file": "f", "line": i}
         for j, i, h in (("a0", 1, 1.0), ("a0", 1000, 23.9), ("a1", 901, 25.5), ("a1", 2000, 48.9))
     ])  # fmt: skip
-    put(lake, "straggler_reports", [{"job_id": "a1", "slowdown": 1.25, "waste": 0.2, "gpu_hours": 384.0, "notes": []}])
+    put(module_lake, "straggler_reports", [{"job_id": "a1", "slowdown": 1.25, "waste": 0.2, "gpu_hours": 384.0, "notes": []}])
     from jobs.core.runner import StageContext
     from jobs.core.stages import stage
     from jobs.reliability.job import run
 
-    run(StageContext(stage("reliability"), lake, None, 1))
-    return lake
+    run(StageContext(stage("reliability"), module_lake, None, 1))
+    return module_lake
 
 
 def test_every_table_says_what_the_rows_say(computed):

@@ -98,12 +98,12 @@ def fill(root: str) -> None:
     )  # fmt: skip
 
 
-@pytest.fixture
-def filled(lake: Lake) -> Lake:
-    fill(lake.root)
-    run_stage(stage("baselines"), lake, Given())
-    run_stage(stage("similarity"), lake, Given())
-    return lake
+@pytest.fixture(scope="module")
+def filled(module_lake: Lake) -> Lake:
+    fill(module_lake.root)
+    run_stage(stage("baselines"), module_lake, Given())
+    run_stage(stage("similarity"), module_lake, Given())
+    return module_lake
 
 
 def asked(root: str, job_id: str) -> dict[str, Any]:
