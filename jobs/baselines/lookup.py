@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from jobs.baselines.index import HEAVY, LIGHT, bucket_of, candidates_of, described_row
 from jobs.core import lake
-from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
+from jobs.core.errors import FleetdiffError, NotFoundError
 from jobs.core.query import Filters, listed
+from jobs.core.unknown_job import unknown_job
 from ml.configs.classes import KeyClasses
 from ml.configs.describe import Described, describe
 from ml.configs.match import Match, Tried, decide
@@ -41,7 +42,7 @@ def _missing(root: str, job_id: str) -> None:
     if known.num_rows:
         index = lake.table_path(root, INDEX)
         raise FleetdiffError(f"{index}: {job_id} is not indexed yet; run `fleetdiff baselines --lake {root}`")
-    raise NotFoundError(f"{root}: no job {job_id} in this lake")
+    raise unknown_job(root, job_id)
 
 
 def read_config(path: str) -> ParsedConfig:
@@ -53,8 +54,10 @@ def read_config(path: str) -> ParsedConfig:
         return parse_config(text)
     except IsADirectoryError:
         raise FleetdiffError(f"{path}: is a folder; give its job.json") from None
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no such file; give a job.json, YAML, or a log with an argument block") from None
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}; give a readable file") from None
+        raise FleetdiffError(f"{path}: {error.strerror or error}; give a readable file") from None
     except ConfigError as error:
         raise FleetdiffError(f"{path}: {error}; give a job.json, YAML, or a log with an argument block") from None
 

@@ -7,23 +7,23 @@ import json
 import click
 
 
-@click.command("delete-job")
+@click.command("delete-job", short_help="Delete a job from every table.")
 @click.argument("job")
-@click.option("--lake", required=True, help="folder of the lake")
-@click.option("--vacuum", "is_vacuumed", is_flag=True, help="also remove the old files in which its rows were")
-@click.option("--no-refresh", is_flag=True, help="leave the tables about the whole fleet to the next night")
-@click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option("--lake", required=True, help="Folder of the Delta tables.")
+@click.option("--vacuum", "is_vacuumed", is_flag=True, help="Also remove the old files in which its rows were.")
+@click.option("--no-refresh", is_flag=True, help="Leave the tables about the whole fleet to the next night.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def command(job: str, lake: str, is_vacuumed: bool, no_refresh: bool, as_json: bool) -> None:
     """Delete JOB from every table of the lake, counts included, and make the tables about the whole fleet anew.
 
     Take its folder out of the archive first: what lies there is read again by the next night.
     """
-    from jobs.core.errors import NotFoundError
     from jobs.core.lake import rows
+    from jobs.core.unknown_job import unknown_job
     from jobs.templates.deletion import forget, vacuum
 
     if not rows(lake, "training_jobs", ["job_id"], [("job_id", "=", job)]).num_rows:
-        raise NotFoundError(f"{job}: no such job in {lake}")
+        raise unknown_job(lake, job)
     deleted = forget(lake, job)
     if not no_refresh:
         refresh(lake)

@@ -10,25 +10,27 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from jobs.core.errors import FleetdiffError
+
 N_EVIDENCE = 5
 N_TEMPLATES = 8
 WIDTH = 120
 
 
-@click.command("diagnosis")
+@click.command("diagnosis", short_help="What differs in a job, where, and since when.")
 @click.argument("job", required=False)
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--all", "is_all", is_flag=True, help="Every diagnosed job, as JSON Lines (with --json).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def command(job: str | None, root: str, is_all: bool, as_json: bool) -> None:
     """The diagnosis of JOB: symptom, onset, ranked candidates with their evidence, templates, what is missing."""
-    from jobs.core.errors import NotFoundError, UsageError
+    from jobs.core.errors import UsageError
 
     if (job is None) == (not is_all):
         raise UsageError("diagnosis: give either a job or --all")
     found = documents(root, job)
     if job is not None and not found:
-        raise NotFoundError(f"{root}: job {job} has no diagnosis; `fleetdiff run ARCHIVE --lake {root}` makes one")
+        raise _why_none(root, job)
     if as_json:
         import orjson
 
@@ -39,6 +41,17 @@ def command(job: str | None, root: str, is_all: bool, as_json: bool) -> None:
         _print_table(found)
     for document in found if not is_all else ():
         _print_text(document)
+
+
+def _why_none(root: str, job: str) -> FleetdiffError:
+    """Why a job has no diagnosis: the lake does not have it, or no night has come to it yet."""
+    from jobs.core import lake
+    from jobs.core.errors import NotFoundError
+    from jobs.core.unknown_job import unknown_job
+
+    if not lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job)]).num_rows:
+        return unknown_job(root, job)
+    return NotFoundError(f"{root}: job {job} has no diagnosis yet; `fleetdiff run ARCHIVE --lake {root}` makes one")
 
 
 def documents(root: str, job: str | None = None) -> list[dict[str, Any]]:

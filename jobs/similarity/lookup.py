@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.core import lake
-from jobs.core.errors import FleetdiffError, NotFoundError
+from jobs.core.errors import FleetdiffError
 from jobs.core.query import listed
+from jobs.core.unknown_job import unknown_job
 from ml.similarity.families import ranked
 from ml.similarity.fingerprint import most_alike, scores, shared_words
 
@@ -100,7 +101,7 @@ def write_verdict(root: str, row: dict[str, Any]) -> None:
 
     job_id = row["job_id"]
     if not lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job_id)]).num_rows:
-        raise NotFoundError(f"{root}: no job {job_id} in this lake")
+        raise unknown_job(root, job_id)
     path = lake.table_path(root, "verdicts")
     write_deltalake(path, pa.Table.from_pylist([row], schema=lake.arrow_schema("verdicts")), mode="append")
 
@@ -109,7 +110,7 @@ def _why_unknown(root: str, job_id: str) -> str:
     """Why a job has no fingerprint: it did not fail; raises when it is not in the lake, or not yet looked at."""
     jobs = lake.rows(root, "training_jobs", ["job_id", "state"], [("job_id", "=", job_id)]).to_pylist()
     if not jobs:
-        raise NotFoundError(f"{root}: no job {job_id} in this lake")
+        raise unknown_job(root, job_id)
     if jobs[0]["state"] != "COMPLETED":
         raise FleetdiffError(
             f"{lake.table_path(root, FINGERPRINTS)}: {job_id} has no fingerprint yet; run `fleetdiff similarity --lake {root}`"

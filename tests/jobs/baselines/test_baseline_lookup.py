@@ -161,7 +161,7 @@ def test_a_configuration_of_another_model_is_refused(root: str, tmp_path: Path) 
         (["nobody"], NotFoundError, "no job nobody"),
         ([], UsageError, "either a job or --config"),
         (["failed", "--config", "x"], UsageError, "either a job or --config"),
-        (["--config", "/nothing/here"], UsageError, "No such file"),
+        (["--config", "/nothing/here"], NotFoundError, "no such file"),
         (["--config", "/tmp"], FleetdiffError, "is a folder"),
     ],
 )
