@@ -14,6 +14,18 @@ LOOKUPS = ("diagnosis", "baseline", "similar", "reliability", "verdict")
 """Commands that read a few rows and must answer at once."""
 
 
+def in_one_line(wrong: click.ClickException) -> str:
+    """What is wrong with the call, and where its options are told.
+
+    >>> in_one_line(click.UsageError("Missing argument 'JOB'."))
+    "missing argument 'JOB'; see `fleetdiff --help`"
+    """
+    said = " ".join(wrong.format_message().split()).rstrip(".")
+    place = getattr(wrong, "ctx", None)
+    path = place.command_path if place is not None else "fleetdiff"
+    return f"{said[:1].lower()}{said[1:]}; see `{path} --help`"
+
+
 def main() -> None:
     """Run the command line: a user's mistake is one line on standard error and an exit code, never a stack trace."""
     if sys.argv[1:2] and sys.argv[1] in LOOKUPS:
@@ -25,7 +37,7 @@ def main() -> None:
     except click.exceptions.Exit as finished:
         sys.exit(finished.exit_code)
     except click.ClickException as wrong:
-        wrong.show()
+        click.echo(f"fleetdiff: {in_one_line(wrong)}", err=True)
         sys.exit(wrong.exit_code)
     except click.Abort:
         click.echo("stopped", err=True)

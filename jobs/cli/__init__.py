@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from difflib import get_close_matches
 
 import click
 
@@ -14,6 +15,15 @@ COMMAND_MODULES = tuple(module.name for module in pkgutil.iter_modules(__path__)
 SHARED_NAMES = ("templates", "stacks")
 """Stages whose name is also that of a tool on bare files. (`reliability` is a look-up; its stage is run by `stages`.)"""
 
+SECTIONS = (
+    ("The night", ("inspect", "run", "summary", "doctor")),
+    ("Look-ups in a lake, without Spark", ("diagnosis", "baseline", "similar", "verdict", "reliability", "sql")),
+    ("Files as they are, without a lake", ("flight-recorder", "stacks", "whatif", "trace-diff", "templates")),
+    ("Upkeep", ("delete-job", "evaluate", "plan", "stages")),
+)
+"""The commands as `--help` shows them."""
+STAGES_HEADING = "Stages, one at a time (also `templates` and `stacks` with --lake, `stages reliability`)"
+
 
 class LazyCommands(click.Group):
     """The modules of this package as commands, and beside them every stage by its name."""
@@ -21,8 +31,21 @@ class LazyCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands: look-ups and tools first, then the stages in order."""
         modules = sorted(COMMAND_MODULES)
-        stages = [name for name in STAGE_NAMES if name not in modules]
-        return [name.replace("_", "-") for name in (*modules, *stages)]
+        return [*(name.replace("_", "-") for name in modules), *self._stages()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in groups, each with its line."""
+        for heading, names in (*SECTIONS, (STAGES_HEADING, self._stages())):
+            with formatter.section(heading):
+                formatter.write_dl([(name, self._line(ctx, name)) for name in names])
+
+    def _line(self, ctx: click.Context, name: str) -> str:
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(limit=90).removeprefix("Stage: ") if command else ""
+
+    def _stages(self) -> list[str]:
+        """Stages whose names no command bears."""
+        return [name.replace("_", "-") for name in STAGE_NAMES if name not in COMMAND_MODULES]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported now; None when there is none."""
@@ -37,6 +60,9 @@ class LazyCommands(click.Group):
         name = args[0].replace("-", "_")
         if name in SHARED_NAMES and any(arg.split("=")[0] == "--lake" for arg in args):
             return args[0], self._stage(name), args[1:]
+        if name not in COMMAND_MODULES and name not in STAGE_NAMES and not name.startswith("__"):
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            raise click.UsageError(f"no such command {args[0]!r}{f' (did you mean {near[0]}?)' if near else ''}", ctx)
         return super().resolve_command(ctx, args)
 
     def _stage(self, name: str) -> click.Command | None:

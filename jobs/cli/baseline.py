@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 N_SHOWN = 12
 
 
-@click.command("baseline")
+@click.command("baseline", short_help="Which run of the same thing went well, and what differs.")
 @click.argument("job", required=False)
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--config", "config", help="A new incident's configuration: job.json, YAML, or a log with an argument block.")

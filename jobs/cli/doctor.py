@@ -29,7 +29,7 @@ class Finding:
     mend: str = ""
 
 
-@click.command(name="doctor")
+@click.command(name="doctor", short_help="What this machine lacks, and how to mend it.")
 @click.option("--lake", type=click.Path(), help="Look at this lake too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(lake: str | None, as_json: bool) -> None:

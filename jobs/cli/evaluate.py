@@ -15,7 +15,7 @@ WORST = {"false_accusation_rate", "onset_median_error"}
 """Figures of which less is better."""
 
 
-@click.command("evaluate")
+@click.command("evaluate", short_help="How often the diagnoses are right, where truth is known.")
 @click.option("--truth", "truth", required=True, type=click.Path(path_type=Path), help="Folder of JOB.json files.")
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option(
@@ -45,9 +45,11 @@ def read_truths(folder: Path) -> list[dict[str, Any]]:
     """The truths of a folder; raises FleetdiffError that names the file when one is no truth."""
     import json
 
-    from jobs.core.errors import FleetdiffError
+    from jobs.core.errors import FleetdiffError, NotFoundError
 
-    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
+    if not folder.is_dir():
+        raise NotFoundError(f"{folder}: no such folder; give a folder of JOB.json files")
+    files = sorted(folder.glob("*.json"))
     if not files:
         raise FleetdiffError(f"{folder}: no truth here; give a folder of JOB.json files")
     found = []
@@ -55,7 +57,7 @@ def read_truths(folder: Path) -> list[dict[str, Any]]:
         try:
             read = json.loads(file.read_text())
         except (OSError, ValueError) as error:
-            raise FleetdiffError(f"{file}: no JSON: {error}") from error
+            raise FleetdiffError(f"{file}: cannot be read as JSON ({error})") from error
         if not isinstance(read, dict) or "job_id" not in read:
             raise FleetdiffError(f"{file}: no truth: it needs a job_id")
         found.append(read)
@@ -70,7 +72,7 @@ def _below(bar: str, figures: dict[str, Any]) -> str | None:
     try:
         wanted, value = float(text), figures[name]["value"]
     except (KeyError, ValueError, TypeError):
-        raise UsageError(f"evaluate: --require {bar}: not FIGURE=NUMBER with a figure of this report") from None
+        raise UsageError(f"evaluate: --require {bar}: not FIGURE=NUMBER with one of the figures {', '.join(figures)}") from None
     if value is None:
         return f"{name} is not scored, {wanted} is required"
     is_worse = value > wanted if name in WORST else value < wanted

@@ -11,7 +11,7 @@ import click
 SHOWN = 12
 
 
-@click.command(name="flight-recorder")
+@click.command(name="flight-recorder", short_help="Ranks that others wait for, from flight-recorder dumps.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(folder: Path, as_json: bool) -> None:

@@ -67,10 +67,10 @@ class JobView:
     notes: list[str] = field(default_factory=list)
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="What an archive holds and what reads it; no writes.")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print JSON only")
-@click.option("--budget", default=BUDGET_S, show_default=True, help="seconds after which files are only recognised, not read")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+@click.option("--budget", default=BUDGET_S, show_default=True, help="Seconds after which files are only recognised, not read.")
 def command(path: Path, as_json: bool, budget: float) -> None:
     """Show what an archive, a job's folder or one file holds, and what would be read of it."""
     import sys

@@ -9,7 +9,7 @@ import click
 from jobs.core import stages
 
 
-@click.command(name="plan")
+@click.command(name="plan", short_help="What runs in which order, and its tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print the tasks as JSON, as in dags/plan.json.")
 @click.option("--tables", "as_tables", is_flag=True, help="Print every table's contract as Markdown, as in docs/tables.md.")
 def command(as_json: bool, as_tables: bool) -> None:

@@ -16,7 +16,7 @@ FULL, WIDE = 150, 190
 COLUMNS = ("figure", "of", "basis", "value", "95 % interval", "events", "exposure", "source rows")
 
 
-@click.command("reliability")
+@click.command("reliability", short_help="Failure rates, MTTF, ETTR, lost work, unusual machines.")
 @click.option("--lake", required=True, type=click.Path(), help="Folder of the Delta tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 @click.option("--figure", "wanted", multiple=True, help="Only these figures, e.g. mttf_h.")

@@ -10,7 +10,7 @@ from jobs.cli.stages import run_in_session, run_options
 from jobs.core.stages import STAGES
 
 
-@click.command(name="run")
+@click.command(name="run", short_help="Every stage on an archive: the night, no scheduler.")
 @click.argument("archive", type=click.Path())
 @run_options
 def command(archive: str, **options: Any) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 KIND_NAMES = {"alert": "alert", "event": "node event", "cause": "cause class", "spatial": "spatial signal"}
 
 
-@click.command("similar")
+@click.command("similar", short_help="Past failures that look like a job's.")
 @click.argument("job")
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _VIEW = re.compile(r"CREATE OR REPLACE TEMPORARY VIEW (\w+)")
 
 
-@click.command("sql")
+@click.command("sql", short_help="Ask the lake in SQL; lists tables without a query.")
 @click.option("--lake", required=True, type=click.Path(), help="Folder of the Delta tables.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON Lines and nothing else.")
 @click.argument("query", required=False)
@@ -28,9 +28,11 @@ def command(lake: str, as_json: bool, query: str | None) -> None:
     import duckdb
 
     from jobs.core.errors import UsageError
+    from jobs.core.lake import open_table
     from schemas import tables
 
     if not query:
+        open_table(lake, "training_jobs")  # says so when there is no lake
         rows: list[tuple[Any, ...]] = [*listing(tables())]
         click.echo(json_lines(["name", "row"], rows) if as_json else text_table(["name", "row"], rows))
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SHOWN = 200
 
 
-@click.command(name="stacks")
+@click.command(name="stacks", short_help="Who waits and who blocks, from stack files.")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the merged stacks into this file.")

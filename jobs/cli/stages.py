@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jobs.core.errors import FleetdiffError, UsageError
+from jobs.core.errors import FleetdiffError, NotFoundError, UsageError
 from jobs.core.stages import STAGES, Stage, stage
 
 if TYPE_CHECKING:
@@ -33,13 +33,15 @@ def read_settings(path: str | None) -> dict[str, Any]:
         return {}
     import yaml
 
+    from jobs.core.settings import checked
+
     try:
         settings = yaml.safe_load(Path(path).read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise FleetdiffError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     if settings is not None and not isinstance(settings, dict):
         raise FleetdiffError(f"{path}: must hold a mapping of settings, see docs/settings.md")
-    return settings or {}
+    return checked(settings or {}, path)
 
 
 def run_in_session(
@@ -51,12 +53,19 @@ def run_in_session(
     refresh: bool,
     settings: str | None,
 ) -> list[Ran]:
-    """Run stages in order in one Spark session, which ends with them. Raises UsageError when a stage lacks its archive."""
+    """Run stages in order in one Spark session, which ends with them.
+
+    Raises UsageError when a stage lacks its archive, NotFoundError or FleetdiffError when archive or lake are not there.
+    """
+    from jobs.core.lake import open_table
+
     missing = [each.name for each in stages if each.needs_archive and archive is None]
     if missing:
         raise UsageError(f"{', '.join(missing)}: give the folder of the finished jobs with --archive")
     if archive is not None and any(each.needs_archive for each in stages) and not Path(archive).is_dir():
-        raise FleetdiffError(f"{archive}: no such folder; name the folder that holds the jobs")
+        raise NotFoundError(f"{archive}: no such folder; name the folder that holds the jobs")
+    if not any(each.needs_archive for each in stages):
+        open_table(lake, "training_jobs")  # a mistyped lake is an error, not a new and empty one
     at, site = parse_time(as_of), read_settings(settings)
 
     from jobs.core import session
@@ -101,10 +110,23 @@ def stage_command(name: str) -> click.Command:
     return one
 
 
-@click.command(name="stages")
-@click.argument("names", nargs=-1, required=True, type=click.Choice([each.name for each in STAGES]))
+def _known_stages(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of stages, written with `_` or with `-`; raises UsageError when one is none."""
+    known = [each.name for each in STAGES]
+    asked = tuple(name.replace("-", "_") for name in names)
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise UsageError(f"{', '.join(unknown)}: no such stage; there are {', '.join(known)}")
+    return asked
+
+
+@click.command(name="stages", short_help="Several stages in one Spark session, as the DAG does.")
+@click.argument("names", metavar="STAGE...", nargs=-1, required=True, callback=_known_stages)
 @ARCHIVE_OPTION
 @run_options
 def command(names: tuple[str, ...], **options: Any) -> None:
-    """Run several stages in one Spark session: what one task of the DAG does."""
+    """Run several stages in one Spark session: what one task of the DAG does.
+
+    `fleetdiff plan` lists the stages, and what each of them reads and writes.
+    """
     run_in_session([stage(name) for name in names], **options)

@@ -7,7 +7,7 @@ import click
 from jobs.core.summary import closing_table
 
 
-@click.command(name="summary")
+@click.command(name="summary", short_help="Jobs with a symptom, and where the pages lie.")
 @click.option("--lake", required=True, type=click.Path(), help="Folder of the Delta tables.")
 @click.option("--report", type=click.Path(), help="Folder of the pages (default: LAKE/report).")
 def command(lake: str, report: str | None) -> None:

@@ -21,10 +21,10 @@ SHOWN = 160
 Event = tuple[str, int, str]
 
 
-@click.command("templates")
+@click.command("templates", short_help="The templates of log files as they are.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="print JSON Lines, one a log event")
-@click.option("--rules", type=click.Path(path_type=Path), help="YAML with more predefined templates and alert rules")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON Lines, one a log event, and nothing else.")
+@click.option("--rules", type=click.Path(path_type=Path), help="YAML with more templates and alert rules (docs/templates.md).")
 def command(files: tuple[Path, ...], as_json: bool, rules: Path | None) -> None:
     """Mine log files as they are: which template each event has.
 
@@ -66,7 +66,7 @@ def read(file: Path) -> list[Event]:
     from jobs.adapters import registry
     from jobs.adapters.lines import LineReader, is_binary
     from jobs.adapters.streams import Decompressed, peek
-    from jobs.core.errors import FleetdiffError
+    from jobs.core.errors import FleetdiffError, NotFoundError
     from ml.templates.layout import learned
 
     try:
@@ -79,6 +79,8 @@ def read(file: Path) -> list[Event]:
             if adapter is not None and (adapter.name in TRAINING or (adapter.name == "text_log" and TRACEBACK.encode() in head)):
                 return list(_merged(file, adapter.name, whole))
             lines = [line for block in LineReader(whole).blocks() for line in block.lines]
+    except FileNotFoundError:
+        raise NotFoundError(f"{file}: no such file; give the path of a log file") from None
     except OSError as error:
         raise FleetdiffError(f"{file}: {error.strerror or error}; give the path of a log file") from error
     layout = learned(lines)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LAYERS = ("gpu", "collective", "host", "python")
 
 
-@click.command("trace-diff")
+@click.command("trace-diff", short_help="Compare the operations of two traces.")
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("test", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the difference as JSON.")

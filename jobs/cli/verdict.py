@@ -7,7 +7,7 @@ import click
 MAX_TEXT = 4000
 
 
-@click.command("verdict")
+@click.command("verdict", short_help="Write down what a failure was, for later look-ups.")
 @click.argument("job")
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--cause", required=True, help="What it was.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ml.stragglers.whatif import WhatIf
 
 
-@click.command("whatif")
+@click.command("whatif", short_help="What stragglers cost, from an operation time line.")
 @click.argument("trace", type=click.Path(path_type=Path))
 @click.argument("meta", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -166,5 +166,5 @@ def test_a_broken_truth_is_told_by_its_file(root, tmp_path):
     with pytest.raises(FleetdiffError, match="no truth here"):
         run(evaluate.command, "--truth", str(folder), "--lake", root)
     (folder / "a.json").write_text("{")
-    with pytest.raises(FleetdiffError, match=r"a\.json: no JSON"):
+    with pytest.raises(FleetdiffError, match=r"a\.json: cannot be read as JSON"):
         run(evaluate.command, "--truth", str(folder), "--lake", root)
