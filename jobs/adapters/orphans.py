@@ -51,7 +51,8 @@ def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
     """Jobs made from files that no job's folder owns; scheduler rows give them names, times and states.
 
     A file whose name has a Slurm id belongs to that job; a tree of rank logs is one job, named by its folder; any
-    other file is a job of its own. Scheduler rows without files are jobs too.
+    other file is a job of its own. Scheduler rows without files are jobs too, unless the job is among those `taken`
+    by records: a job that has both is one job.
     """
     found: dict[str, list[FoundFile]] = {}
     rows: dict[str, SchedulerJob] = {}
@@ -65,7 +66,18 @@ def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
     for file in exports:
         rows.update(scheduler_jobs(file.place))
         found.setdefault(f"scheduler/{_stem(file.path)}", []).append(file)
-    return _named(found, rows)
+    return _named(found, _without(rows, taken))
+
+
+def _without(rows: dict[str, SchedulerJob], taken: Collection[str]) -> dict[str, SchedulerJob]:
+    """Rows but those of jobs that have a record; of several runs under one id, the record is taken to be the last one's."""
+    last: dict[str, str] = {}
+    for key in sorted(rows):
+        job = rows[key]
+        for name in (key, key.partition("@")[0], job.raw_id, job.fields.get("JobID") or job.raw_id):
+            if name in taken:
+                last[name] = key
+    return {key: job for key, job in rows.items() if key not in last.values()}
 
 
 def group_of(path: str, trees: Collection[str] = ()) -> str:

@@ -304,3 +304,19 @@ def test_mixed_ranks_of_real_runs_are_taken_apart(shared_data):
             )
     assert n_failed > 20
     assert n_found / n_failed > 0.9
+
+
+def test_a_job_that_has_a_record_and_a_row_of_accounting_is_one_job(tmp_path):
+    from jobs.adapters.archive import find_jobs
+
+    export = (
+        "JobID|JobIDRaw|Cluster|State|Submit|Start|End\n"
+        "7|7|a|FAILED|2026-01-01T00:00:00|2026-01-01T00:00:05|2026-01-01T01:00:00\n"  # an earlier run under the same id
+        "7|7|a|COMPLETED|2026-02-01T00:00:00|2026-02-01T00:00:05|2026-02-01T01:00:00\n"  # the run of the record
+        "8|8|a|FAILED|2026-02-01T00:00:00|2026-02-01T00:00:05|2026-02-01T01:00:00\n"  # no folder at all
+    )
+    (tmp_path / "sacct.txt").write_text(export)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "job.json").write_text('{"job_id": "7", "state": "COMPLETED"}')
+    jobs = [job.job_id for job in find_jobs(tmp_path) if not job.job_id.startswith("scheduler/")]
+    assert jobs == ["7", "a/7@2026-01-01T00:00:00", "a/8@2026-02-01T00:00:00"]
