@@ -50,19 +50,27 @@ _SUFFIX = re.compile(r"\.(?:log|out|err|txt|jsonl?|csv|parquet)$")
 def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
     """Jobs made from files that no job's folder owns; scheduler rows give them names, times and states.
 
-    A file whose name has a Slurm id belongs to that job; a tree of rank logs is one job, named by its folder; any
-    other file is a job of its own. Scheduler rows without files are jobs too, unless the job is among those `taken`
-    by records: a job that has both is one job.
+    A file whose name has a Slurm id belongs to that job; a tree of rank logs is one job, named by its folder, with the
+    files in folders like `metrics` beside them; any other file is a job of its own. Scheduler rows without files are
+    jobs too, unless the job is among those `taken` by records: a job that has both is one job.
     """
     found: dict[str, list[FoundFile]] = {}
     rows: dict[str, SchedulerJob] = {}
     exports: list[FoundFile] = []
+    loose: list[FoundFile] = []
     trees = {file.path.rpartition("/")[0] for file in orphans if _PART_OF_TREE.search(file.path)} - {""}
     for file in orphans:
         if file.refusal is None and looks_like_sacct(file.path, read_bytes(file.place, 65536)[:65536]):
             exports.append(file)
         elif not _NOT_DATA.search(file.path):
-            found.setdefault(group_of(file.path, trees), []).append(file)
+            group = group_of(file.path, trees)
+            if group == _stem(file.path):
+                loose.append(file)
+            else:
+                found.setdefault(group, []).append(file)
+    runs = set(found)
+    for file in loose:
+        found.setdefault(_run_beside(file.path, runs) or _stem(file.path), []).append(file)
     for file in exports:
         rows.update(scheduler_jobs(file.place))
         found.setdefault(f"scheduler/{_stem(file.path)}", []).append(file)
@@ -98,6 +106,13 @@ def group_of(path: str, trees: Collection[str] = ()) -> str:
                 return "/".join(pieces[:i]) or pieces[0]
         return "/".join(pieces) if pieces else _stem(path)
     return _stem(path)
+
+
+def _run_beside(path: str, runs: Collection[str]) -> str | None:
+    """The run in whose folder a file of its own lies, in a folder of a general name: `run7/metrics/n1.csv` is of `run7`."""
+    pieces = path.split("/")[:-1]
+    above = next(("/".join(pieces[:i]) for i, piece in enumerate(pieces) if piece.lower() in _GENERIC), "")
+    return above if above in runs else None
 
 
 def _stem(path: str) -> str:

@@ -320,3 +320,18 @@ def test_a_job_that_has_a_record_and_a_row_of_accounting_is_one_job(tmp_path):
     (tmp_path / "run" / "job.json").write_text('{"job_id": "7", "state": "COMPLETED"}')
     jobs = [job.job_id for job in find_jobs(tmp_path) if not job.job_id.startswith("scheduler/")]
     assert jobs == ["7", "a/7@2026-01-01T00:00:00", "a/8@2026-02-01T00:00:00"]
+
+
+def test_metrics_beside_a_tree_of_rank_logs_are_of_the_same_run(tmp_path):
+    from jobs.adapters.archive import find_jobs
+
+    paths = (
+        "run7/logs/n1/r_x/attempt_0/0/stdout.log", "run7/metrics/n1.csv",  # one run
+        "run8/metrics/n1.csv",  # a folder without a tree: nothing says that it is a run
+        "2022.log",
+    )  # fmt: skip
+    for path in paths:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x\n")
+    found = {job.job_id: [file.path for file in job.files] for job in find_jobs(tmp_path)}
+    assert found == {"2022": ["2022.log"], "run7": list(paths[:2]), "run8/metrics/n1": ["run8/metrics/n1.csv"]}
