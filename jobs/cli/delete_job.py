@@ -18,12 +18,15 @@ def command(job: str, lake: str, is_vacuumed: bool, no_refresh: bool, as_json: b
 
     Take its folder out of the archive first: what lies there is read again by the next night.
     """
+    from jobs.core import java
     from jobs.core.lake import rows
     from jobs.core.unknown_job import unknown_job
     from jobs.templates.deletion import forget, vacuum
 
     if not rows(lake, "training_jobs", ["job_id"], [("job_id", "=", job)]).num_rows:
         raise unknown_job(lake, job)
+    if not no_refresh:
+        java.require()  # before anything is deleted
     deleted = forget(lake, job)
     if not no_refresh:
         refresh(lake)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,6 @@ from pathlib import Path
 import click
 
 from jobs.core.errors import CheckError
-
-JAVA = 17
-"""Oldest Java that Spark 4.2 runs on."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def findings(lake: str | None) -> Iterator[Finding]:
     """Everything that is looked for, in the order in which one would mend it."""
     running = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("Python", sys.version_info[:2] == (3, 11), running, "make setup PYTHON=python3.11")
-    yield java()
+    yield java_state()
     yield from packages()
     yield jars()
     yield airflow()
@@ -61,20 +57,19 @@ def findings(lake: str | None) -> Iterator[Finding]:
         yield lake_state(lake)
 
 
-def java() -> Finding:
-    """The Java on the path, and whether Spark can run on it."""
-    mend = "sudo apt-get install -y openjdk-17-jre-headless"
-    program = shutil.which("java")
-    if program is None:
-        return Finding("Java", False, "not found", mend)
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False).stderr
-    match = re.search(r'version "(\d+)', told)
-    major = int(match.group(1)) if match else 0
+def java_state() -> Finding:
+    """The Java that Spark would start, and whether Spark can run on it."""
+    from jobs.core.java import MEND, OLDEST, major_of, program
+
+    java = program()
+    if java is None:
+        return Finding("Java", False, "not found", MEND)
+    major = major_of(java)
     # Spark asks for the vector module; runtimes cut to size may lack it.
-    modules = subprocess.run([program, "--list-modules"], capture_output=True, text=True, check=False).stdout
-    if major >= JAVA and "jdk.incubator.vector" not in modules:
-        return Finding("Java", False, f"{major}, without the module jdk.incubator.vector", mend)
-    return Finding("Java", major >= JAVA, str(major or "unknown"), mend)
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    if major >= OLDEST and "jdk.incubator.vector" not in modules:
+        return Finding("Java", False, f"{major}, without the module jdk.incubator.vector", MEND)
+    return Finding("Java", major >= OLDEST, str(major or "unknown"), MEND)
 
 
 def packages() -> Iterator[Finding]:

@@ -57,6 +57,7 @@ def run_in_session(
 
     Raises UsageError when a stage lacks its archive, NotFoundError or FleetdiffError when archive or lake are not there.
     """
+    from jobs.core import java
     from jobs.core.lake import open_table
 
     missing = [each.name for each in stages if each.needs_archive and archive is None]
@@ -67,6 +68,7 @@ def run_in_session(
     if not any(each.needs_archive for each in stages):
         open_table(lake, "training_jobs")  # a mistyped lake is an error, not a new and empty one
     at, site = parse_time(as_of), read_settings(settings)
+    java.require()
 
     from jobs.core import session
     from jobs.core.runner import Given, run_stages
