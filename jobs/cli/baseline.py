@@ -19,7 +19,7 @@ N_SHOWN = 12
 @click.argument("job", required=False)
 @click.option("--lake", "root", required=True, help="Folder of the Delta tables.")
 @click.option("--config", "config", help="A new incident's configuration: job.json, YAML, or a log with an argument block.")
-@click.option("--settings", help="The site's settings (YAML), when the lake was made with them.")
+@click.option("--settings", envvar="FLEETDIFF_SETTINGS", help="A site's settings, YAML; the ones that the lake was made with.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 def command(job: str | None, root: str, config: str | None, settings: str | None, as_json: bool) -> None:
     """The best matching successful jobs, with every setting that differs.

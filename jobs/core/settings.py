@@ -12,7 +12,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "settle_s": (int, float),
     "template_rules": str,
     "normal_min_jobs": int,
-    "key_classes": (dict, str),
+    "key_classes": dict,
     "cause_rules": str,
     "machine_training_jobs": int,
     "machine_false_alarms_per_job_day": (int, float),
@@ -20,7 +20,7 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
     "webhook_url": str,
     "report_url": str,
 }
-_WORDS = {(int, float): "a number", int: "a whole number", str: "text", (dict, str): "a mapping"}
+_WORDS = {(int, float): "a number", int: "a whole number", str: "text", dict: "a mapping"}
 
 
 def checked(settings: Mapping[object, Any], place: str) -> dict[str, Any]:
