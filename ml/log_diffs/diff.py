@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from ml.log_diffs import course, onset, origins, progress
@@ -109,7 +108,7 @@ def _usual_pace(times: pd.DataFrame, iterations: pd.DataFrame) -> float | None:
     """Seconds between signs of life: the step time, or the time between printed lines where that is longer."""
     pace = [float(times["step_time_s"].median())] if not times.empty else []
     if not iterations.empty and iterations["iteration"].nunique() > 2:
-        printed = iterations.groupby("iteration", sort=True)["occurred_at"].median().diff().median()
-        if times.empty and np.isfinite(printed):
-            pace.append(float(printed))
+        gaps = iterations.groupby("iteration", sort=True)["occurred_at"].median().diff().dropna()
+        if times.empty and len(gaps):
+            pace.append(float(gaps.median()))
     return max(pace) if pace else None
