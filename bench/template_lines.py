@@ -63,12 +63,16 @@ def lines(n: int, ranks: int = 64, unique: float = 0.0, seed: int = 1) -> list[s
     ]
 
 
-def write_files(folder: Path, n: int, files: int, ranks: int = 64) -> list[str]:
-    """`n` lines in `files` files; a block of generated lines is used again with other digits, so that millions are quick."""
+def write_files(folder: Path, n: int, files: int, ranks: int = 64, block: int = 20_000) -> list[str]:
+    """`n` lines in `files` files; a file's first `block` lines are drawn and then come again, so that millions are quick."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for number in range(files):
+        drawn, wanted = lines(min(block, n // files), ranks, seed=number), n // files
         path = folder / f"rank{number}.log"
-        path.write_text("\n".join(lines(n // files, ranks, seed=number)) + "\n")
+        with open(path, "w", encoding="utf-8") as out:
+            while wanted > 0:
+                out.write("\n".join(drawn[:wanted]) + "\n")
+                wanted -= len(drawn)
         paths.append(str(path))
     return paths
