@@ -43,7 +43,7 @@ def main() -> None:
         click.echo("stopped", err=True)
         sys.exit(130)
     except FleetdiffError as error:
-        click.echo(f"fleetdiff: {error}", err=True)
+        click.echo(f"fleetdiff: {' '.join(str(error).split())}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output has seen enough; closing quietly is what a pipe expects.

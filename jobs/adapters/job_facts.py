@@ -142,15 +142,24 @@ def _infer_state(done: JobRead, facts: JobFacts) -> None:
 
 
 def _infer_times(facts: JobFacts, first: datetime | None, last: datetime | None) -> None:
+    if _ends_before_start(facts):
+        facts.flags.add("bad_time")
+        facts.notes.append("its end lies before its start: both were inferred from the files")
+        facts.started_at = facts.ended_at = None
     if facts.started_at is None and first is not None:
         facts.started_at = first
-        facts.flags.add("inferred_times")
-    if facts.ended_at is None and last is not None and facts.state != "UNKNOWN":
-        facts.ended_at = last
         facts.flags.add("inferred_times")
     if facts.ended_at is None and last is not None:
         facts.ended_at = last
         facts.flags.add("inferred_times")
+    if _ends_before_start(facts):  # one side is the record's, and the files' clocks contradict it
+        facts.flags.add("bad_time")
+        facts.notes.append("the files end before the start in the record: when it ended is not known")
+        facts.ended_at = None
+
+
+def _ends_before_start(facts: JobFacts) -> bool:
+    return facts.started_at is not None and facts.ended_at is not None and facts.ended_at < facts.started_at
 
 
 def _inferred_ranks(done: JobRead) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -140,7 +141,9 @@ def parse(name: str, data: bytes) -> JobRecord:
     for key in ("exit_code", "world_size", "n_gpus", "attempt"):
         setattr(record, key, _whole(loaded.get(key), key, record, signed=key == "exit_code"))
     codes = loaded.get("node_exit_codes")
-    record.node_exit_codes = {str(k): int(v) for k, v in codes.items() if isinstance(v, int)} if isinstance(codes, Mapping) else {}
+    record.node_exit_codes = (
+        {str(k): int(v) for k, v in codes.items() if isinstance(v, int) and abs(v) < 1 << 31} if isinstance(codes, Mapping) else {}
+    )
     record.nodes = _strings(loaded.get("nodes"))
     record.ranks = _ranks(loaded.get("ranks"), record)
     record.config = flatten(loaded.get("config")) if isinstance(loaded.get("config"), Mapping) else {}
@@ -153,7 +156,7 @@ def _load(name: str, data: bytes) -> tuple[dict[str, Any], Problem | None]:
     if len(data) > MAX_BYTES:
         return {}, Problem("too_long", 0, 1, f"{name} is larger than {MAX_BYTES} bytes")
     try:
-        loaded = orjson.loads(data.removeprefix(b"\xef\xbb\xbf")) if is_json else yaml.safe_load(data.decode("utf-8", "replace"))
+        loaded = _json(data.removeprefix(b"\xef\xbb\xbf")) if is_json else yaml.safe_load(data.decode("utf-8", "replace"))
     except (orjson.JSONDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
         return {}, Problem(reason, 0, 1, f"{name}: {str(error)[:200]}", data[:64])
     if not isinstance(loaded, dict):
@@ -161,11 +164,19 @@ def _load(name: str, data: bytes) -> tuple[dict[str, Any], Problem | None]:
     return loaded, None
 
 
+def _json(data: bytes) -> Any:
+    """JSON, with what Python's own writer leaves in it beyond the standard: NaN, Infinity, numbers of any size."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)
+
+
 def _time(value: Any, record: JobRecord) -> datetime | None:
     if isinstance(value, datetime):
         value = value.isoformat()
     us = (
-        from_epoch(float(value))
+        from_epoch(float(value) if abs(value) < 1 << 63 else 0.0)
         if isinstance(value, int | float) and not isinstance(value, bool)
         else parse_iso(str(value), record.zone)
     )
@@ -179,7 +190,7 @@ def _whole(value: Any, key: str, record: JobRecord, signed: bool = False) -> int
         return None
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -(1 << 40)
     if abs(number) >= 1 << 31 or (number < 0 and not signed):
         record.problems.append(Problem("bad_type", 0, 0, f"{key} is no {'number' if signed else 'count'}: ignored"))
@@ -201,7 +212,7 @@ def _ranks(value: Any, record: JobRecord) -> list[dict[str, Any]]:
         local = entry.get("local_rank")
         found[rank] = {
             "rank": rank,
-            "local_rank": local if isinstance(local, int) and local >= 0 else None,
+            "local_rank": local if isinstance(local, int) and 0 <= local < 1 << 31 else None,
             "groups": _groups(entry.get("groups")),
             **{key: str(entry[key]) if entry.get(key) is not None else None for key in ("node", "device", "nic", "switch", "role")},
         }
@@ -215,4 +226,4 @@ def _groups(value: Any) -> list[tuple[str, list[int]]]:
 
 
 def _integers(values: Iterable[Any]) -> list[int]:
-    return [v for v in values if isinstance(v, int) and 0 <= v < 1 << 31]
+    return [v for v in values if isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 31]

@@ -24,7 +24,8 @@ def suspects_of(buffers: Buffers, found: Mapping[tuple[Group, int], Matched], gr
     """All suspects, strongest first; of equals, whoever enqueued nothing for longest."""
     best: dict[int, Suspect] = {}
     last_seen = _last_activity(buffers)
-    candidates = [s for end in graph.ends for s in _of_end(buffers, end, graph)]
+    first_waiting = _first_waiting(graph)
+    candidates = [s for end in graph.ends for s in _of_end(buffers, end, graph, first_waiting)]
     candidates += _of_mismatches(found, buffers)
     candidates += _of_early_stops(buffers, graph)
     candidates += _of_absent(found, buffers, graph)
@@ -46,8 +47,8 @@ def _last_activity(buffers: Buffers) -> dict[int, int]:
     return {int(rank): int(newest[rank]) for rank in np.flatnonzero(newest >= 0)}
 
 
-def _of_end(buffers: Buffers, end: End, graph: Waits) -> list[Suspect]:
-    """Suspects at one end of the chains of waiting."""
+def _of_end(buffers: Buffers, end: End, graph: Waits, first_waiting: Mapping[int, Head]) -> list[Suspect]:
+    """Suspects at one end of the chains of waiting; `first_waiting` tells in what a rank is waited for."""
     if end.heads:
         return of_stuck(buffers, end)
     rank = end.ranks[0]
@@ -61,16 +62,21 @@ def _of_end(buffers: Buffers, end: End, graph: Waits) -> list[Suspect]:
     n_undumped = len(entries.known_ranks) - len(entries.dumped)
     if reason is Reason.NO_DUMP and n_undumped > max(2, FEW_UNDUMPED * len(entries.known_ranks)):
         score *= 0.5
-    head = _first_waiting(graph, rank)
+    head = first_waiting.get(rank)
     what = f"{words_of(head)}" if head else "a collective"
     said = "left no dump" if reason is Reason.NO_DUMP else "has nothing open and never came"
     text = f"rank {rank} {said}: {n_waiting} ranks wait for it directly in {what}, {percent(end.share)} of all along chains"
     return [suspect(rank, score, reason, end.share, head, text)]
 
 
-def _first_waiting(graph: Waits, rank: int) -> Head | None:
-    heads = {head for head in graph.head_of.values() if head is not None and rank in head.waits_for}
-    return min(heads, key=lambda h: (-len(h.ranks), h.group, h.sequence, h.op), default=None)
+def _first_waiting(graph: Waits) -> dict[int, Head]:
+    """For each rank that is waited for, the operation in which most wait for it."""
+    heads = {id(head): head for head in graph.head_of.values() if head is not None}
+    first: dict[int, Head] = {}
+    for head in sorted(heads.values(), key=lambda h: (-len(h.ranks), h.group, h.sequence, h.op)):
+        for rank in head.waits_for:
+            first.setdefault(rank, head)
+    return first
 
 
 def _of_mismatches(found: Mapping[tuple[Group, int], Matched], buffers: Buffers) -> list[Suspect]:

@@ -168,9 +168,11 @@ def _ends(head_of: Mapping[int, Head | None], heads: list[Head]) -> list[End]:
     n_parts, part = connected_components(graph, directed=True, connection="strong")
     blame = _flow(n_parts, part, sources, targets, len(head_of))
     leaves = set(range(n_parts)) - {int(part[s]) for s, t in zip(sources, targets) if part[s] != part[t]}
+    by_part = np.argsort(part, kind="stable")
+    starts = np.searchsorted(part[by_part], np.arange(n_parts + 1))
     found = []
     for leaf in sorted(leaves):
-        members = [nodes[i] for i in np.flatnonzero(part == leaf)]
+        members = [nodes[i] for i in by_part[starts[leaf] : starts[leaf + 1]]]
         found.append(_end(members, heads, blame[leaf] / max(1, len(head_of))))
     return sorted(found, key=lambda end: (-end.share, end.ranks))
 

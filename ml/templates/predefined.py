@@ -62,18 +62,27 @@ class Rules:
 
 def parse(text: str) -> Rules:
     """Rules from YAML with any of `predefined`, `provenance`, `alerts`; raises ValueError that names the bad entry."""
-    content = yaml.safe_load(text) or {}
+    try:
+        content = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"template rules: no YAML of plain data: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ValueError("template rules: not a mapping with `predefined`, `provenance` and `alerts`")
+    for part in ("predefined", "provenance", "alerts"):
+        if not isinstance(content.get(part) or [], list):
+            raise ValueError(f"template rules: `{part}` is not a list")
     entries, provenance = [], []
     for number, entry in enumerate(content.get("predefined") or (), 1):
         try:
             entries.append(_entry(entry))
         except (KeyError, TypeError, AttributeError, pa.ArrowInvalid) as error:
             raise ValueError(f"predefined template {number}: {error}") from error
-    for entry in content.get("provenance") or ():
-        pc.match_substring_regex(arrow_texts(["probe"]), entry["pattern"])
-        provenance.append((str(entry["provenance"]), str(entry["pattern"])))
+    for number, entry in enumerate(content.get("provenance") or (), 1):
+        try:
+            pc.match_substring_regex(arrow_texts(["probe"]), entry["pattern"])
+            provenance.append((str(entry["provenance"]), str(entry["pattern"])))
+        except (KeyError, TypeError, AttributeError, pa.ArrowInvalid) as error:
+            raise ValueError(f"provenance rule {number}: {error}") from error
     return Rules(tuple(entries), tuple(provenance), parse_rules(yaml.safe_dump(content.get("alerts") or [])))
 
 

@@ -386,6 +386,37 @@ def test_a_job_without_a_readable_record_is_read_all_the_same(tmp_path, read):
     assert {row["rank"] for row in rows["ranks"]} == {0, 1}
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),  # the log speaks from 03:00:00
+    [
+        ("2026-11-30T05:00:00Z", "2026-11-30T04:00:00Z", ("03:00", "03:00")),  # the wrong way round: the files say
+        ("2026-11-30T05:00:00Z", None, ("05:00", None)),  # the files contradict the start: the end is not known
+        (None, "2026-11-30T02:00:00Z", (None, None)),  # before the first line: neither is believed
+    ],
+)
+def test_a_job_never_ends_before_it_starts(job, read, start, end, expected):
+    rows = read(job({WHERE.format(n=0, l=0): log_of(0)}, start_time=start, end_time=end))
+    (told,) = rows["training_jobs"]
+    times = tuple(at and f"{at:%H:%M}" for at in (told["started_at"], told["ended_at"]))
+    assert times == expected if start else told["ended_at"] is None or told["ended_at"] >= told["started_at"]
+    assert "bad_time" in told["flags"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"loss": NaN', '"exit_code": Infinity', '"world_size": 1e999', f'"n_gpus": 1{"0" * 400}', f'"end_time": 1{"0" * 400}',
+        '"ranks": [{"rank": 0, "local_rank": 1099511627776}]', '"ranks": [{"rank": 0, "groups": {"dp": [true, 1, -1, NaN]}}]',
+        '"node_exit_codes": {"n0": 1180591620717411303424}', '"start_time": NaN', '"attempt": -Infinity',
+    ],
+)  # fmt: skip
+def test_a_number_that_no_column_can_hold_costs_its_field_not_the_record(job, read, field):
+    root = job({WHERE.format(n=0, l=0): log_of(0)})
+    (root / "job.json").write_text(f'{{"job_id": "job-1", "state": "FAILED", "config": {{"lr": 1}}, {field}}}')
+    (told,) = read(root)["training_jobs"]
+    assert (told["job_id"], told["state"], dict(told["config"])["lr"]) == ("job-1", "FAILED", "1")
+
+
 def test_27_series_of_all_files_of_a_job_are_capped_and_the_job_says_so(job, read, monkeypatch):
     monkeypatch.setattr(job_results, "MAX_SERIES", 3)
     csv = "timestamp,m1,m2\n" + "".join(f"2026-11-30T03:00:{s:02d}Z,1,2\n" for s in range(20))

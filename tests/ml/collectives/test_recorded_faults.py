@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jobs.adapters.flight_recorder_dump import Dump, dump_of
@@ -83,3 +85,17 @@ def test_both_ends_of_an_exchange_that_differ_in_size_are_named_below_an_accusat
     found = judge(builder.entries())
     assert sorted(found.faulty_ranks) == [0, 1]
     assert all(s.score < 0.5 and "at its other end" in s.statement for s in found.suspects)
+
+
+def test_thirty_thousand_ranks_without_dumps_are_judged_in_linear_time() -> None:
+    (document,) = dumps(Recording(Layout(1, 1, 1), Fault.NETWORK, (0,))).values()
+    for group in document["pg_config"].values():
+        group["ranks"] = str(list(range(30_000)))
+    dump = dump_of(document)
+    assert isinstance(dump, Dump)
+    builder = EntriesBuilder()
+    add_dump(builder, 0, dump)
+    entries = builder.entries()
+    began = time.process_time()
+    judge(entries)
+    assert time.process_time() - began < 5

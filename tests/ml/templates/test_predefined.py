@@ -57,7 +57,13 @@ def test_a_site_comes_first_and_keeps_the_rest():
     assert len(rules.predefined) == len(ENTRIES) + 1
 
 
-@pytest.mark.parametrize("text", ["- 1", "predefined: [{id: a}]", "predefined: [{id: a, template: b, pattern: '('}]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- 1", "predefined: [{id: a}]", "predefined: [{id: a, template: b, pattern: '('}]", "predefined: 5", "provenance: [5]",
+        "provenance: [{pattern: '('}]", "alerts: {a: 1}", "!!python/object/apply:os.getcwd []", "a: [",
+    ],
+)  # fmt: skip
 def test_rules_that_cannot_be_used_are_refused(text):
     with pytest.raises(ValueError):
         parse(text)
