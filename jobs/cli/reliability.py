@@ -29,7 +29,9 @@ def command(lake: str, as_json: bool, wanted: tuple[str, ...]) -> None:
     if wanted:
         unknown = sorted(set(wanted) - {row["figure"] for row in figures})
         if unknown:
-            raise NotFoundError(f"{lake}: no figure {', '.join(unknown)}; without --figure all are listed")
+            raise NotFoundError(
+                f"{lake}: no figure {', '.join(unknown)}; there are {', '.join(sorted({row['figure'] for row in figures}))}"
+            )
         figures = [row for row in figures if row["figure"] in wanted]
     if not as_json:
         show(figures, lake)
