@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from jobs.core.errors import FleetdiffError
-from jobs.core.query import Filters, select
+from jobs.core.query import Filters, literal, select
 from schemas import tables
 
 UNREADABLE = re.compile(r"[\[\]]|%[0-9A-Fa-f]{2}")
@@ -43,6 +44,14 @@ def check_name(lake: str | Path) -> None:
 def rows(lake: str | Path, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None) -> pa.Table:
     """Rows of a table that satisfy every filter, e.g. `[("job_id", "=", "job-1")]`, as Arrow."""
     return select(open_table(lake, name), arrow_schema(name), columns, filters)
+
+
+def write_rows(lake: str | Path, name: str, rows: pa.Table, jobs: Sequence[str] | None = None) -> None:
+    """Replace the rows of these jobs, or without `jobs` all rows of the table, in one transaction."""
+    replaced = tables()[name].replaced_by if jobs is not None else None
+    condition = f"{replaced} IN ({', '.join(map(literal, jobs))})" if replaced and jobs else None
+    mode: Literal["append", "overwrite"] = "append" if replaced and not jobs else "overwrite"
+    write_deltalake(table_path(lake, name), rows.cast(arrow_schema(name)), mode=mode, predicate=condition)
 
 
 def version(lake: str | Path, name: str) -> int:

@@ -30,14 +30,15 @@ ONE_AT_A_TIME = threading.RLock()
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
 
-def validate(lake: str, table: Table, rows: DataFrame) -> None:
-    """Judge rows by their contract and record the verdicts.
+def validate(lake: str, table: Table, rows: DataFrame) -> int:
+    """Judge rows by their contract, record the verdicts, and return how many rows there are.
 
     Raises CheckError that names every broken critical expectation of the table.
     """
     rules = rules_of(table)
     counts = count_broken(rows, rules, table.key)
     judged(lake, table.name, judge(table.name, rules, counts))
+    return counts[0]
 
 
 def judged(lake: str, name: str, verdicts: list[dict[str, Any]]) -> None:

@@ -60,17 +60,17 @@ def _condition(schema: pa.Schema, column: str, operator: str, value: Any) -> str
         raise ValueError(f"{operator}: not one of {', '.join(sorted(_OPERATORS))}")
     schema.field(column)
     if operator in ("in", "not in"):
-        listed = ", ".join(_literal(each) for each in value)
+        listed = ", ".join(literal(each) for each in value)
         empty = "FALSE" if operator == "in" else "TRUE"
         return f"{_name(column)} {operator.upper()} ({listed})" if listed else empty
-    return f"{_name(column)} {operator} {_literal(value)}"
+    return f"{_name(column)} {operator} {literal(value)}"
 
 
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
     """A value as SQL; texts with their quotes doubled, so that no text can end early."""
     if value is None:
         return "NULL"

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from jobs.core.errors import ContractError
-from jobs.core.lake import arrow_schema, create_missing, open_table, table_path, version
+from jobs.core.lake import arrow_schema, create_missing, open_table, table_path, version, write_rows
 from jobs.core.quality import validate
 from schemas import tables
 from schemas.contract import Table, discrepancies
@@ -37,6 +37,8 @@ AT_A_TIME = 3
 FEW_FILES = 24
 """Up to here the files of a table are named to Spark at once: the query over its log by which Delta plans a scan costs more
 than reading them (bench/README.md). Above it, Delta's statistics save more than that query costs."""
+FEW_ROWS = 2000
+"""Up to here rows go through the driver to the table: a transaction of Spark's costs seconds whatever it writes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,9 @@ class Lake:
             raise ContractError("; ".join(wrong))
         projected = rows.select(*table.names).persist()
         try:
-            validate(self.root, table, projected)
+            if validate(self.root, table, projected) <= FEW_ROWS:
+                write_rows(self.root, name, projected.toArrow(), jobs)
+                return
             writer = projected.write.format("delta").mode("overwrite")
             if jobs is not None and table.replaced_by:
                 writer = writer.option("replaceWhere", in_list(table.replaced_by, jobs))

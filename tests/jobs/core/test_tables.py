@@ -8,7 +8,7 @@ from delta.tables import DeltaTable
 from jobs.core import lake as rows_of
 from jobs.core.errors import CheckError, ContractError
 from jobs.core.lake import create_missing, table_path
-from jobs.core.tables import Lake, in_list, spark_schema
+from jobs.core.tables import FEW_ROWS, Lake, in_list, spark_schema
 from schemas import tables
 
 pytestmark = pytest.mark.spark
@@ -25,10 +25,24 @@ def kept(lake: Lake) -> list[tuple[str, str, float]]:
     return sorted((row["job_id"], row["node"], row["offset_s"]) for row in found)
 
 
+@pytest.fixture(params=[0, FEW_ROWS], ids=["by Spark", "through the driver"])
+def way(request, monkeypatch):
+    """Rows go to a table in two ways, by their number."""
+    monkeypatch.setattr("jobs.core.tables.FEW_ROWS", request.param)
+
+
+@pytest.mark.usefixtures("way")
 def test_a_write_replaces_exactly_the_rows_of_its_jobs(lake):
     lake.write("clock_offsets", offsets(lake, ("a", "n1", 1.0), ("b", "n1", 2.0)), jobs=["a", "b"])
     lake.write("clock_offsets", offsets(lake, ("a", "n2", 9.0)), jobs=["a"])
     assert kept(lake) == [("a", "n2", 9.0), ("b", "n1", 2.0)]
+
+
+@pytest.mark.usefixtures("way")
+def test_without_jobs_the_whole_table_is_replaced(lake):
+    for job in ("a", "b"):
+        lake.write("clock_offsets", offsets(lake, (job, "n1", 1.0)))
+    assert kept(lake) == [("b", "n1", 1.0)]
 
 
 def test_writing_the_same_rows_twice_leaves_the_same_table(lake):
@@ -73,6 +87,7 @@ def test_a_warning_is_recorded_and_does_not_stop_the_write(lake):
 HOSTILE_IDS = ["plain", "it's", "back\\slash", 'double"quote', "new\nline", "ünï", "%_[a]", "'; DROP"]
 
 
+@pytest.mark.usefixtures("way")
 def test_job_ids_of_any_characters_replace_only_themselves(lake):
     lake.write("clock_offsets", offsets(lake, *((job, "n1", 1.0) for job in HOSTILE_IDS)), jobs=HOSTILE_IDS)
     for half in (HOSTILE_IDS[::2], HOSTILE_IDS[1::2]):
