@@ -19,6 +19,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -238,6 +239,10 @@ def compare(folder: Path, n_bytes: int, n_cores: int) -> None:
     timed("Drain3's own loop, defaults, 1 core", int(bytes_read), lambda: read_drain3(paths[:1], limit))
 
 
+SEEN: dict[int, tuple[str, float]] = {}
+"""Kind and processor seconds of every process below this one, as last seen."""
+
+
 def processor_s() -> dict[str, float]:
     """Processor seconds so far of this process and of all that it started, by the kind of process (Linux)."""
     children: dict[int, list[tuple[int, str, float]]] = {}
@@ -247,12 +252,26 @@ def processor_s() -> dict[str, float]:
             name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
             fields = rest.split()
             children.setdefault(int(fields[1]), []).append((int(entry.name), name, (int(fields[11]) + int(fields[12])) / ticks))
-    spent, open_pids = {"driver": time.process_time()}, [os.getpid()]
+    open_pids = [os.getpid()]
     while open_pids:
         for pid, name, seconds in children.get(open_pids.pop(), []):
-            spent["jvm" if name == "java" else "workers"] = spent.get("jvm" if name == "java" else "workers", 0.0) + seconds
+            SEEN[pid] = "jvm" if name == "java" else "workers", seconds
             open_pids.append(pid)
+    spent = {"driver": time.process_time(), "jvm": 0.0, "workers": 0.0}
+    for kind, seconds in list(SEEN.values()):
+        spent[kind] += seconds
     return spent
+
+
+def watch(every_s: float = 0.5) -> None:
+    """Look at the processes from now on: Spark's workers end when idle, and nobody waits for them to tell their time."""
+
+    def look() -> None:
+        while True:
+            processor_s()
+            time.sleep(every_s)
+
+    threading.Thread(target=look, daemon=True).start()
 
 
 def through_spark(folder: Path, sizes_mb: list[float], job_mb: float = 64.0) -> None:
@@ -266,6 +285,7 @@ def through_spark(folder: Path, sizes_mb: list[float], job_mb: float = 64.0) -> 
     jobs = folder / "jobs"
     generate(jobs, max(sizes_mb), max(1, round(max(sizes_mb) / job_mb)))
     spark = start()
+    watch()
     for mb in [min(sizes_mb) / 4, *sizes_mb]:
         archive, lake = folder / f"archive-{mb:g}", folder / "lake"
         chosen = sorted(jobs.iterdir())[: max(1, round(mb / job_mb))]

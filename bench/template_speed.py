@@ -28,7 +28,7 @@ import pyarrow as pa
 from drain3.drain import Drain
 from drain3.masking import LogMasker, MaskingInstruction
 
-from bench.ingest_bench import processor_s
+from bench.ingest_bench import processor_s, watch
 from bench.template_accuracy import EXAMPLE_MASKS
 from bench.template_lines import lines, write_files
 from ml.templates import kernel
@@ -202,6 +202,7 @@ def spark(n: int, n_peer: int, runs: int) -> None:
     from ml.templates.masking import mask
 
     started = session.start("template-speed")
+    watch()
     with TemporaryDirectory() as folder:
         many = write_files(Path(folder) / "many", n, 64)
         few = write_files(Path(folder) / "few", n_peer, 8)
