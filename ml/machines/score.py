@@ -168,9 +168,10 @@ def _metric_scores(table: MetricTable, evidence: MetricEvidence, model: MachineM
     best = np.array([ratio.max(axis=1) for _, ratio in measured])
     strongest, peaks = best.argmax(axis=0), best.max(axis=0)
     model_id = model.model_id
-    found = [
-        _one(table, evidence, model, model_id, measured, int(strongest[row]), row) for row in np.flatnonzero(peaks >= NEAR).tolist()
-    ]
+    rows = np.flatnonzero(peaks >= NEAR).tolist()
+    telling = {measured[strongest[row]][0].aspect for row in rows if peaks[row] >= 1}
+    away = {aspect: (own := evidence.shown(aspect)) - others_median(own) for aspect in telling}
+    found = [_one(table, evidence, model, model_id, measured, int(strongest[row]), row, away) for row in rows]
     return found + _far_from_it(table, evidence, model, model_id, [each.aspect for each, _ in measured], strongest, peaks)
 
 
@@ -200,7 +201,7 @@ def _far_from_it(
 
 def _one(
     table: MetricTable, evidence: MetricEvidence, model: MachineModel, model_id: str,
-    measured: Sequence[tuple[Differences, Array]], strongest: int, row: int,
+    measured: Sequence[tuple[Differences, Array]], strongest: int, row: int, away: Mapping[Aspect, Array],
 ) -> MachineScore:  # fmt: skip
     """A machine's strongest window: when it began and ended, what it showed, and how many others did the same then."""
     each, ratio = measured[strongest]
@@ -211,7 +212,7 @@ def _one(
         top = int(ratio[row].argmax())
         covered[max(top + 1 - max(round(each.length_s / bin_s), 1), 0) : top + 1] = True
     else:
-        covered = _since_onset(covered, evidence.shown(each.aspect), row)
+        covered = _since_onset(covered, away[each.aspect][row])
     bins = np.flatnonzero(covered)
     begin, last = int(bins[0]), int(bins[-1])
     longest_s = _longest_run(covered) * bin_s if peak >= 1 else 0.0
@@ -241,9 +242,8 @@ def _covered(evidence: MetricEvidence, measured: Sequence[tuple[Differences, Arr
     return covered
 
 
-def _since_onset(covered: Array, shown: Array, row: int) -> Array:
+def _since_onset(covered: Array, away: Array) -> Array:
     """The covered bins from the first one on in which half of the typical difference is there: windows begin earlier."""
-    away = (shown - others_median(shown))[row]
     typical = away[covered & np.isfinite(away)]
     if not len(typical) or (middle := float(np.median(typical))) == 0.0:
         return covered

@@ -63,9 +63,10 @@ def _table(metric: str, role: str, members: Sequence[Series]) -> MetricTable:
     members = _once_each(members, remarks)
     first = members[0]
     n_points = max(len(m.values) for m in members)
-    values = np.full((len(members), n_points), np.nan)
+    values = np.empty((len(members), n_points))
     for row, member in enumerate(members):
         values[row, : len(member.values)] = member.values
+        values[row, len(member.values) :] = np.nan
     values = _same_clock(values, members, remarks)
     fits = _same_scale(values, members, remarks)
     values, members = values[fits], [member for member, fit in zip(members, fits, strict=True) if fit]
@@ -137,12 +138,24 @@ def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) ->
     return moved
 
 
+def _is_far_for_long(sizes: Array, others: Array) -> Array:
+    """Rows that are the smallest factor or more away from the others often enough to be so throughout: usually none."""
+    factor = OTHER_UNIT_FACTORS[0] * math.exp(-OTHER_UNIT_TOLERANCE)
+    n_far = ((sizes >= factor * others) | (factor * sizes <= others)).sum(axis=1)
+    # Half of the known ones, of which a quarter must be there.
+    is_far: Array = 2 * n_far + 2 >= sizes.shape[1] // 4
+    return is_far
+
+
 def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
     """Which series to compare: one that is a unit's factor away from the others throughout says the same in another unit."""
     # Places spread over the job are enough: what is asked for holds throughout.
     some = values[:, :: -(-values.shape[1] // SCALE_POINTS)]
+    others = others_median(some)
+    if not _is_far_for_long(np.abs(some), np.abs(others)).any():
+        return np.ones(len(values), dtype=bool)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(np.abs(some / others_median(some)))
+        ratio = np.log(np.abs(some / others))
     ratio = np.where(np.isfinite(ratio), ratio, np.nan)
     middle = median_of_known(ratio)
     away = median_of_known(np.abs(ratio - middle[:, None]))

@@ -84,6 +84,28 @@ def _denoised(line: Array, weights: Array) -> float:
     return total / n_known if n_known > 0 else np.nan
 
 
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def _read(line: Array, before: float) -> tuple[float, int, float, int, int]:
+    """Of one bin: sum and number of known values, sum and number of steps between neighbours, number of equal neighbours.
+
+    Without branches, and sums in any order (`reassoc`; NaN stays NaN): this is all that touches each sample.
+    """
+    total, count, step_total, n_steps, n_equal = 0.0, 0, 0.0, 0, 0
+    for place in range(len(line)):
+        value = line[place]
+        total += value if value == value else 0.0
+        count += value == value
+    step = abs(line[0] - before)
+    if step == step:
+        step_total, n_steps, n_equal = step, 1, int(step == 0.0)
+    for place in range(1, len(line)):
+        step = abs(line[place] - line[place - 1])
+        step_total += step if step == step else 0.0
+        n_steps += step == step
+        n_equal += step == 0.0
+    return total, count, step_total, n_steps, n_equal
+
+
 @numba.njit(cache=True, nogil=True)
 def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
     """One pass over a metric: per machine and bin the level, the roughness, the missing share and the repeats.
@@ -104,17 +126,8 @@ def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Ar
         before = np.nan
         for number in range(n_bins):
             line = values[row, number * bin_points : min(number * bin_points + bin_points, n_points)]
-            total, count, step_total, n_steps, n_equal = 0.0, 0, 0.0, 0, 0
-            # Without branches: this is all that touches each sample.
-            for value in line:
-                step = abs(value - before)
-                is_known, is_step = value == value, step == step
-                total += value if is_known else 0.0
-                step_total += step if is_step else 0.0
-                count += is_known
-                n_steps += is_step
-                n_equal += step == 0.0
-                before = value
+            total, count, step_total, n_steps, n_equal = _read(line, before)
+            before = line[-1]
             if count * 2 >= len(line):
                 level[row, number] = total / count if is_plain else _denoised(line, weights)
             if n_steps > 0:
