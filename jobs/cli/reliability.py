@@ -50,7 +50,12 @@ def ordered(rows: pa.Table, keys: tuple[str, ...]) -> list[dict[str, Any]]:
     from jobs.core.query import listed
 
     found = [{k: dict(v) if k == "features" and v is not None else v for k, v in row.items()} for row in listed(rows)]
-    return sorted(found, key=lambda row: [str(row[key]) for key in keys])
+    return sorted(found, key=lambda row: [_in_order(str(row[key])) for key in keys])
+
+
+def _in_order(text: str) -> str:
+    """Text by which whole numbers come in the order of their size."""
+    return text.zfill(12) if text.isdigit() else text
 
 
 def _plain(value: Any) -> str:

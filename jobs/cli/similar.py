@@ -68,12 +68,12 @@ def _print_text(job: str, found: Similar) -> None:
         seen = found.seen
         where = f", on {_some(seen.nodes)}" if seen.nodes else ""
         when = f", from {_time(seen.first_at)} to {_time(seen.last_at)}" if seen.first_at else ""
-        click.echo(f"  seen in {seen.n_jobs} other jobs of {seen.n_lineages} tasks{where}{when}")
+        click.echo(f"  seen in {_counted(seen.n_jobs, 'other job')} of {_counted(seen.n_lineages, 'task')}{where}{when}")
         if seen.versions:
             click.echo(f"  versions: {_some(seen.versions)}")
     if found.family:
         new = ", new since last night" if found.family["is_new"] else ""
-        click.echo(f"  family {found.family['family_id']}: {found.family['label']}, {found.family['n_jobs']} jobs{new}")
+        click.echo(f"  family {found.family['family_id']}: {found.family['label']}, {_counted(found.family['n_jobs'], 'job')}{new}")
     for place, each in enumerate(found.alike, 1):
         ended = _time(each.details["ended_at"]) or "unknown"
         click.echo(f"{place}. {each.job_id}  score {each.score:.2f}  {each.details['symptom']}  ended {ended}")
@@ -81,6 +81,10 @@ def _print_text(job: str, found: Similar) -> None:
             click.echo(f"   {_verdict(each.verdict)}")
         for kind, values in each.shared.items():
             click.echo(f"   both: {KIND_NAMES.get(kind, kind)} {_some(values, 3)}")
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def _verdict(verdict: dict[str, Any]) -> str:

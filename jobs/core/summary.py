@@ -10,15 +10,16 @@ import pyarrow.compute as pc
 
 from jobs.core import lake as tables
 from ml.fusion.evaluate import ACCUSED
+from ml.reliability.outcomes import Outcome, outcome_of
 
 
 def closing_table(lake: str, report: str, seconds: Mapping[str, float]) -> str:
-    """Jobs read, failed, diagnosed, quarantined rows and seconds a stage, then where the report lies."""
+    """Jobs read, failed (as reliability counts them), diagnosed, quarantined rows and seconds a stage; where the report lies."""
     jobs = tables.rows(lake, "training_jobs", ["job_id", "state"])
     states = Counter(jobs["state"].to_pylist())
     diagnosed = tables.rows(lake, "diagnoses", ["job_id", "symptom"])
     n_quarantined = pc.sum(tables.rows(lake, "quarantine", ["n_records"])["n_records"]).as_py() or 0
-    failed = len(jobs) - states["COMPLETED"]
+    failed = sum(n for state, n in states.items() if outcome_of(state) is Outcome.FAILURE)
     busy = "  ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items())
     counts = f"{len(jobs):,} jobs read, {failed:,} failed, {len(diagnosed):,} diagnosed, {n_quarantined:,} rows in quarantine"
     lines = [counts, *([f"seconds: {busy}"] if busy else []), *verdict_lines(lake)]

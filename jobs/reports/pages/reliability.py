@@ -69,6 +69,7 @@ def reliability_page(figures: Rows, nodes: Rows) -> Page:
     """The page. `figures`: rows of reliability_figures; `nodes`: rows of reliability_nodes."""
     known = {name for _, _, names in SECTIONS for name in names}
     extra = tuple(sorted({str(r["figure"]) for r in figures} - known))
+    figures = sorted(figures, key=_by_size)
     sections = []
     for title, note, names in (*SECTIONS, ("Other figures", "", extra)):
         rows = [
@@ -138,6 +139,12 @@ def scope_words(row: Mapping[str, Any]) -> str:
     if kind == "n_gpus":
         return f"{number(float(scope))} GPUs" if scope.isdigit() else f"{scope} GPUs"
     return f"{kind.replace('_', ' ')} {scope.replace('_', ' ')}"
+
+
+def _by_size(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    """Figures by name, those of job sizes by the size."""
+    scope = str(row["scope"])
+    return str(row["figure"]), str(row["scope_kind"]), scope.zfill(12) if scope.isdigit() else scope, str(row["basis"])
 
 
 def _interval(row: Mapping[str, Any]) -> str:
