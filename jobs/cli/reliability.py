@@ -85,7 +85,9 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
     for row in figures:
         label = Text("" if row["figure"] == before else row["figure"], style="bold")
         before = row["figure"]
-        value = Text(f"{figure(row['value'])} {row['unit']}", style="yellow" if row["is_small"] else "")
+        value = Text(
+            f"{figure(row['value'])} {row['unit']}{' *' if row['is_small'] else '  '}", style="yellow" if row["is_small"] else ""
+        )
         scope = "the fleet" if row["scope_kind"] == "fleet" else f"{row['scope_kind'].replace('_', ' ')} {row['scope']}"
         cells = [label, Text(clean(scope, 80)), Text(row["basis"]), value, Text(interval(row)), Text(f"{row['n_events']:,}")]
         cells += [
@@ -97,7 +99,7 @@ def show(figures: list[dict[str, Any]], lake: str) -> None:
     if len(shown) < len(COLUMNS):
         console.print("A wider terminal also shows exposure and source rows; --json shows everything.")
     if any(row["is_small"] for row in figures):
-        console.print(Text("Coloured values stand on fewer than ten events: read the interval.", style="yellow"))
+        console.print(Text("* stands on fewer than ten events: read the interval.", style="yellow"))
 
 
 def figure(value: float | None) -> str:
