@@ -16,7 +16,8 @@ import click
 def command(job: str, lake: str, is_vacuumed: bool, no_refresh: bool, as_json: bool) -> None:
     """Delete JOB from every table of the lake, counts included, and make the tables about the whole fleet anew.
 
-    Take its folder out of the archive first: what lies there is read again by the next night.
+    Take its folder out of the archive first: what lies there is read again by the next night. Its pages stay: remove
+    jobs/JOB.html, .json and .md from the report's folder.
     """
     from jobs.core import java
     from jobs.core.lake import rows

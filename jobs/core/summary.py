@@ -23,7 +23,15 @@ def closing_table(lake: str, report: str, seconds: Mapping[str, float]) -> str:
     busy = "  ".join(f"{stage} {spent:.1f}" for stage, spent in seconds.items())
     counts = f"{len(jobs):,} jobs read, {failed:,} failed, {len(diagnosed):,} diagnosed, {n_quarantined:,} rows in quarantine"
     lines = [counts, *([f"seconds: {busy}"] if busy else []), *verdict_lines(lake)]
-    return "\n".join([*lines, f"report: {Path(report).resolve() / 'index.html'}"])
+    return "\n".join([*lines, f"report: {_report_line(lake, report)}"])
+
+
+def _report_line(lake: str, report: str) -> str:
+    """Where the pages begin, or how to get them."""
+    if "://" in report:
+        return f"{report.rstrip('/')}/index.html"
+    page = Path(report).resolve() / "index.html"
+    return str(page) if page.is_file() else f"none in {page.parent}; `fleetdiff reports --lake {lake} --report DIR` writes one"
 
 
 def verdict_lines(lake: str, limit: int = 8) -> list[str]:
