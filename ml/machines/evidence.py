@@ -34,6 +34,7 @@ GAP_FLOOR = 0.1
 STUCK_FLOOR = 0.1
 USUAL_REPEATS = 0.1
 FROZEN_SHARE = 0.5
+NOTHING_OLD = np.zeros((0, 0), dtype=np.uint8)
 LEAST_STUCK_POINTS = 8
 """Fewer equal samples than this are a collector that gave its last answer once more."""
 
@@ -101,14 +102,18 @@ def measure(
         gaps = tuple(_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR))
         return MetricEvidence(windows, level, rough, missing, repeats, floor, gaps)
     living = np.where(all_frozen(repeats), np.nan, level)
+    old = old_answers(repeats)
     known = np.zeros(len(level)) if offsets is None else np.nan_to_num(offsets)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rough = np.log(rough + floor)
     both = (Aspect.LEVEL, Aspect.CHANGE)
     if known.any():
-        levels = [*_aspect(both[0], living - known[:, None], windows, floor), *_aspect(both[1], living, windows, floor)]
+        levels = [
+            *_aspects(both[:1], living - known[:, None], windows, floor, old),
+            *_aspects(both[1:], living, windows, floor, old),
+        ]
     else:
-        levels = _aspects(both, living, windows, floor)
+        levels = _aspects(both, living, windows, floor, old)
     found = [
         *levels,
         *_aspect(Aspect.ROUGHNESS, log_rough, windows, ROUGHNESS_FLOOR),
@@ -135,6 +140,11 @@ def measure_unexplained(rest: Array, course: Array, bin_s: float, lengths_s: tup
     return MetricEvidence(windows, rest + course, size, nothing, nothing, floor, found, rest + course)
 
 
+def old_answers(repeats: Array) -> Array:
+    """Where a value only repeats the last one, in a metric that seldom does so: a collector's old answer, nothing measured."""
+    return (repeats >= FROZEN_SHARE) & (repeats.mean() < USUAL_REPEATS)
+
+
 def all_frozen(repeats: Array) -> Array:
     """Where the peers' values stand still that otherwise move: the source of the metric stopped, nobody can be compared."""
     if not repeats.any():
@@ -150,9 +160,12 @@ def _aspect(aspect: Aspect, binned: Array, windows: Windows, floor: float) -> li
     return _aspects((aspect,), binned, windows, floor)
 
 
-def _aspects(aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor: float) -> list[Differences]:
-    """Differences of aspects that look at the same figures, at every window length that fits."""
+def _aspects(
+    aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor: float, old: Array | None = None
+) -> list[Differences]:
+    """Differences of aspects that look at the same figures, at every window length that fits; `old` as in `judged`."""
     found = []
+    marked = NOTHING_OLD if old is None or not old.any() else np.ascontiguousarray(old.T).view(np.uint8)
     turned = np.ascontiguousarray(binned.T, dtype=np.float64)
     # Nothing missing, nothing repeated: the usual case, and nothing to compare.
     is_idle = aspects[0] in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
@@ -166,5 +179,5 @@ def _aspects(aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor
         above, below = reached(centre, span)
         for aspect in aspects:
             is_relative = aspect not in (Aspect.LEVEL, Aspect.GAPS)
-            found.append(Differences(aspect, length_s, judged(away, above, below, span, floor, is_relative).T))
+            found.append(Differences(aspect, length_s, judged(away, above, below, span, floor, is_relative, marked).T))
     return found

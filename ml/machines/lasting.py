@@ -16,6 +16,8 @@ Array = np.ndarray
 
 QUARTERS = 4
 """A difference must hold in each of this many consecutive parts of a window: one burst is no continuity."""
+MANY_OLD = 2
+"""Quarters that end in an old answer from which on all of them must show the difference."""
 CLIP = 2.0
 BAND_QUARTERS = 8
 """Peers' spread is taken over this many quarters of a window around each point."""
@@ -204,14 +206,30 @@ def _through(a: float, b: float, c: float, d: float) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def judged(away: Array, above: Array, below: Array, span: int, floor: float, is_relative: bool) -> Array:
+def _throughout(a: float, b: float, c: float, d: float) -> float:
+    """As `_through`, but nothing unless all four quarters lie on one side, and none more than CLIP times the weakest."""
+    least, most = min(a, b, c, d), max(a, b, c, d)
+    if least > 0:
+        top = CLIP * least
+        return (min(a, top) + min(b, top) + min(c, top) + min(d, top)) / QUARTERS
+    if most < 0:
+        low = CLIP * most
+        return (max(a, low) + max(b, low) + max(c, low) + max(d, low)) / QUARTERS
+    return 0.0
+
+
+@numba.njit(cache=True, nogil=True)
+def judged(away: Array, above: Array, below: Array, span: int, floor: float, is_relative: bool, old: Array) -> Array:
     """Signed difference that lasts through the window of QUARTERS quarters of `span` bins that ends at each bin.
 
     In units of the peers' spread: the mean of the quarters, none of them a burst (see `_through`), and none of them what
     half a window's lead or lag would explain (`above` and `below`, see `reached`); NaN where a quarter is unknown.
-    `is_relative` asks for what is new against the machine's own past.
+    `is_relative` asks for what is new against the machine's own past. `old` marks bins in which a collector only gave its
+    last answer again (none if empty): where two quarters end in such a bin the window holds two measurements at most, and
+    all four quarters must show the difference.
     """
     n_bins, n_rows = away.shape
+    has_old = old.size > 0
     if is_relative:
         away = _since_past(away)
     left = _beyond(away, above, below, _band(away, BAND_QUARTERS * span, floor))
@@ -222,7 +240,10 @@ def judged(away: Array, above: Array, below: Array, span: int, floor: float, is_
             c, d = left[at - 2 * span, row], left[at - 3 * span, row]
             total = a + b + c + d
             if total == total:
-                result[at, row] = _through(a, b, c, d)
+                n_old = 0
+                if has_old:
+                    n_old = old[at, row] + old[at - span, row] + old[at - 2 * span, row] + old[at - 3 * span, row]
+                result[at, row] = _throughout(a, b, c, d) if n_old >= MANY_OLD else _through(a, b, c, d)
     return result
 
 

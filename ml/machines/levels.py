@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ml.machines.evidence import FROZEN_SHARE, USUAL_REPEATS, MetricEvidence, all_frozen
+from ml.machines.evidence import MetricEvidence, all_frozen, old_answers
 from ml.machines.medians import MIN_PEERS
 from ml.machines.series import MetricTable
 
@@ -72,8 +72,7 @@ def levels_of(table: MetricTable, evidence: MetricEvidence) -> Levels:
     """A metric's levels, one row a node: devices of one node are averaged. A value that only repeats the last one, in a metric
     that seldom does so, is a collector's old answer: nothing is known."""
     repeats = evidence.repeats
-    is_old = (repeats >= FROZEN_SHARE) & (repeats.mean() < USUAL_REPEATS)
-    living = np.where(is_old | all_frozen(repeats), np.nan, evidence.level)
+    living = np.where(old_answers(repeats) | all_frozen(repeats), np.nan, evidence.level)
     nodes = tuple(sorted({node for node, _ in table.members}))
     if len(nodes) < len(table.members):
         at = {node: [row for row, (name, _) in enumerate(table.members) if name == node] for node in nodes}

@@ -27,12 +27,15 @@ LENGTHS_S = tuple(sorted({step * 2**n for step in LADDER_S for n in range(6) if 
 MIN_BLOCKS = 200
 """Machine-blocks below which thresholds are not learnt but the defaults kept."""
 LEAST_THRESHOLDS = {
-    Aspect.LEVEL: 2.0, Aspect.CHANGE: 2.0, Aspect.ROUGHNESS: 2.0, Aspect.GAPS: 6.0, Aspect.STUCK: 6.0, Aspect.UNEXPLAINED: 4.0,
+    Aspect.LEVEL: 3.0, Aspect.CHANGE: 3.0, Aspect.ROUGHNESS: 3.0, Aspect.GAPS: 6.0, Aspect.STUCK: 6.0, Aspect.UNEXPLAINED: 4.0,
     Aspect.ERRATIC: 4.0,
 }  # fmt: skip
 """No threshold is learnt below these: gaps and repeats must fill six tenths of a window."""
-SAFETY = 1.0
-"""Thresholds lie this many times as high as the extrapolated tail."""
+SAFETY = 1.2
+"""Thresholds lie this many times as high as the extrapolated tail: what other hours and other halves of the machines exceeded
+it by, where calibration and trial changed places among the healthy jobs (bench/machines.md)."""
+MOST_EXCLUDED = 0.5
+"""When machines of more than this share of the healthy jobs stand out, standing out is usual for the metric."""
 N_INDEPENDENT = 3
 """Aspects and lengths of one metric that may raise an alarm independently: the rest overlap."""
 TAIL_SHARE = 0.02
@@ -60,12 +63,14 @@ def fit_metric(harvests: Sequence[Harvest], wanted: Wanted, priority: int = 0, c
     """The model of one metric from the harvests of its healthy jobs, in any order.
 
     Jobs in which a machine stands out beyond the default thresholds twice over are no healthy evidence: they are left out
-    and named. With fewer than MIN_BLOCKS machine-blocks to calibrate on, thresholds stay the defaults, raised where
-    the healthy jobs themselves came near them, and the model's method says so. A `companion` is kept only with
-    thresholds of its own.
+    and named, unless that is more than half of them: then the metric is one in which healthy machines differ. With fewer
+    than MIN_BLOCKS machine-blocks to calibrate on, thresholds stay the defaults, raised where the healthy jobs themselves
+    came near them, and the model's method says so. A `companion` is kept only with thresholds of its own.
     """
     ordered = sorted(harvests, key=lambda h: (h.job_id, h.metric, sorted(h.tops.items())))
     excluded = {h.job_id for h in ordered if h.is_whole and _stands_out(h)}
+    if len(excluded) > MOST_EXCLUDED * len({h.job_id for h in ordered}):
+        excluded = set()
     healthy = [h for h in ordered if h.job_id not in excluded]
     chosen = wanted.calibration_jobs
     apart = {h.job_id for h in healthy if (is_held_out(h.job_id) if chosen is None else h.job_id in chosen)}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ml.machines.evidence import NOTHING_OLD
 from ml.machines.lasting import centred, judged, reached
 
 QUARTERS, CLIP, TO_SD = 4, 2.0, 1.2533
@@ -74,6 +75,27 @@ def test_the_compiled_rule_is_the_plain_one(n_rows, n_bins, span, is_relative):
     values[1, 20:40] = np.nan
     turned = np.ascontiguousarray(values.T)
     away, centre = centred(turned, span)
-    found = judged(away, *reached(centre, span), span, 0.1, is_relative).T
+    found = judged(away, *reached(centre, span), span, 0.1, is_relative, NOTHING_OLD).T
     assert found == pytest.approx(plainly(values, span, 0.1, is_relative), nan_ok=True)
     assert np.nanmax(np.abs(found)) > 1  # there is something to find
+
+
+@pytest.mark.parametrize(
+    ("course", "n_old", "is_found"),
+    [
+        ([0, 9, 9, 9], 0, True),  # three of four quarters, each measured
+        ([0, 9, 9, 9], 3, False),  # one measurement, given three times
+        ([9, 9, 9, 9], 3, True),  # the same for the whole window
+        ([-9, -9, -9, -9], 3, True),
+        ([0, 9, 9, 9], 2, False),
+        ([0, 9, 9, 9], 1, True),
+    ],
+)
+def test_an_old_answer_is_no_new_measurement(course, n_old, is_found):
+    values = np.tile([[0.0], [0.1], [-0.1], [0.2], [-0.2], [0.1]], (1, 20))
+    values[0, 10:14] = course
+    old = np.zeros(values.shape, dtype=np.uint8)
+    old[0, 14 - n_old : 14] = 1
+    away, centre = centred(np.ascontiguousarray(values.T), 1)
+    found = judged(away, *reached(centre, 1), 1, 1.0, False, np.ascontiguousarray(old.T))[13, 0]
+    assert (abs(found) > 2) == is_found

@@ -68,6 +68,14 @@ def test_a_successful_job_with_an_odd_machine_is_not_learnt_from():
     assert model.thresholds == without.thresholds
 
 
+def test_machines_that_stand_out_in_most_healthy_jobs_are_usual():
+    odd = [h for number in range(4) for h in harvests(bad_job=number) if h.job_id == f"job-{number}"]
+    plain = [h for h in harvests() if h.job_id in ("job-4", "job-5")]
+    model = fit_metric(odd + plain, Wanted())
+    assert model.excluded_jobs == ()
+    assert model.thresholds["level|240"] > 12  # what was seen is allowed for
+
+
 def test_few_healthy_jobs_keep_the_default_thresholds_and_say_so():
     model = fit_metric(harvests(n_jobs=2, n_machines=4, n_points=600), Wanted())
     assert model.method == "default_thresholds"
