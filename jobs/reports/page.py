@@ -115,8 +115,8 @@ def environment() -> Environment:
     )  # fmt: skip
     env.filters.update(
         number=words.number, percent=words.percent, duration=words.duration, size=words.size, ranges=words.ranges,
-        listed=words.listed, words=words.sentence_case, md=words.markdown, when=when, meter=meter, utc=words.utc,
-        file_name=file_name,
+        listed=words.listed, features=words.features, words=words.sentence_case, md=words.markdown, when=when, meter=meter,
+        utc=words.utc, file_name=file_name,
     )  # fmt: skip
     env.globals.update(css=Markup(_asset("page.css")), js=Markup(_asset("page.js")), policy=_policy(), count=words.count)  # noqa: S704  own files
     return env

@@ -16,6 +16,7 @@ NOTHING = "–"
 """Shown where a value is not known."""
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
+_HASH = re.compile("[0-9a-f]{16}")
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&=:@])")
 
 
@@ -145,6 +146,17 @@ def listed(values: Sequence[Any], limit: int = 8) -> str:
     """Names in a row, the rest counted."""
     shown = ", ".join(str(value) for value in values[:limit])
     return (shown + (f" and {len(values) - limit:,} more" if len(values) > limit else "")) or NOTHING
+
+
+def features(values: Sequence[str]) -> list[str]:
+    """What two failures share, in words: `exception:OSError` as `exception OSError`; names that are only hashes come last.
+
+    >>> features(["alert_template:8224019b11583f5b", "alert_template:elastic.child_failed"])
+    ['alert template elastic.child_failed', 'alert template 8224019b11583f5b']
+    """
+    pairs = [str(value).partition(":") for value in values]
+    ordered = sorted(pairs, key=lambda pair: bool(_HASH.fullmatch(pair[2])))
+    return [f"{kind.replace('_', ' ')} {name.strip()}".strip() if name else kind for kind, _, name in ordered]
 
 
 def sentence_case(word: str) -> str:

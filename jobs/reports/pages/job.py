@@ -11,7 +11,7 @@ from jobs.reports.page import Page, build, file_name, table_lines
 from jobs.reports.pages import job_pictures as pictures
 from jobs.reports.pages.document import completed, undiagnosed
 from jobs.reports.pages.verdict import confidence, headline, place
-from jobs.reports.words import code, duration, listed, markdown, moment, number, percent, ranges, utc
+from jobs.reports.words import code, duration, features, listed, markdown, moment, number, percent, ranges, utc
 
 PARTS = (
     "job",
@@ -237,7 +237,7 @@ def job_text(v: Mapping[str, Any]) -> list[str]:
         )
     lines += ["", "## Similar incidents", ""]
     lines += [
-        f"- {markdown(s['job_id'])}: score {number(s.get('score'), 2)}; {markdown(listed(s.get('shared') or [], 6), 900)}"
+        f"- {markdown(s['job_id'])}: score {number(s.get('score'), 2)}; {markdown(listed(features(s.get('shared') or []), 6), 900)}"
         for s in v["similar"]
     ]
     lines += ["", "## What was missing", "", *(f"- {markdown(gap, 600)}" for gap in v["gaps"])]

@@ -83,7 +83,9 @@ def confidence(document: Mapping[str, Any]) -> str:
     coverage = document.get("coverage") or {}
     shares = ", ".join(f"{source} {percent(float(coverage.get(source) or 0.0), 0)}" for source in SOURCES)
     sources = sorted({e.get("source", "") for c in (document.get("candidates") or [])[:1] for e in c.get("evidence") or []})
-    said = f"Cause confidence {number(float(document.get('cause_confidence') or 0.0), 2)} of 1. Coverage: {shares}."
+    said = f"Coverage: {shares}."
+    if document.get("cause_confidence"):
+        said = f"Cause confidence {number(float(document['cause_confidence']), 2)} of 1. {said}"
     if sources:
         words = [source.replace("_", " ") for source in sources]
         said += f" The first candidate rests on {count(len(words), 'kind')} of evidence: {listed(words)}."

@@ -113,6 +113,10 @@ def _phase_band(canvas: Canvas, axis: Axis, phases: Sequence[Span]) -> None:
         canvas.rect(
             x1, 26, max(x2 - x1 - 1, 2), 20, f"phase p{number_ % 4}", f"{phase.name}: {utc(phase.start)} to {utc(phase.end)}", 3
         )
+    starts = sorted(axis.x(phase.start) for phase in phases)
+    for phase in phases:
+        x1 = axis.x(phase.start)
+        x2 = min([axis.x(phase.end), *(x for x in starts if x > x1)])
         if x2 - x1 > 8 * len(phase.name):
             canvas.text(x1 + 6, 40, phase.name, css="t on")
 
