@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import ijson
 
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
+from jobs.adapters.json_depth import Shallow
 from jobs.adapters.stamps import from_epoch, from_us, parse_iso
 
 NODE_KEYS = ("node_id", "node", "host", "hostname", "server")
@@ -51,7 +52,7 @@ class FaultIntervalsAdapter:
         n_read = n_understood = 0
         times: list[int] = []
         try:
-            for number, record in enumerate(ijson.items(stream, "item", use_float=True)):
+            for number, record in enumerate(ijson.items(Shallow(stream), "item", use_float=True)):
                 n_read += 1
                 event = _event(record, context)
                 if event is None:

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import ijson
 
 from jobs.adapters.base import Adapter, FileContext, Parsed
+from jobs.adapters.json_depth import Shallow
 from jobs.adapters.metrics_labels import place_of
 from jobs.adapters.metrics_samples import SampleBook, epoch_us
 
@@ -47,7 +48,7 @@ def _series(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     """Every object with a `metric` at any depth where answers have one, built event by event, one in memory at a time."""
     prefix: str | None = None
     builder: Any = None
-    for where, event, value in ijson.parse(stream, use_float=True):
+    for where, event, value in ijson.parse(Shallow(stream), use_float=True):
         if builder is None:
             if event == "start_map" and where.split(".")[-1] == "item":
                 prefix, builder = where, ijson.ObjectBuilder()

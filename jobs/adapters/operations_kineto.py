@@ -16,6 +16,7 @@ import ijson
 import orjson
 
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
+from jobs.adapters.json_depth import checked
 from jobs.adapters.operations_kineto_sums import Sums
 
 _BLOCK = 1 << 22
@@ -198,7 +199,7 @@ def _slowly(stream: BinaryIO, held: bytes, header: _Header, sums: Sums, problems
         while chunk:
             header.look(tail + chunk)
             tail = chunk[-_OVERLAP:]
-            parser.send(chunk)
+            parser.send(checked(chunk))
             if events:
                 sums.add(list(events))
                 del events[:]

@@ -44,7 +44,8 @@ RULES: tuple[Rule, ...] = (
     _rule("slack", "xoxb- xoxa- xoxp- xoxr- xoxs-", r"\bxox[baprs]-[A-Za-z0-9-]{8,200}"),
     _rule("jwt", "eyJ", r"\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}\.[A-Za-z0-9_-]{0,2048}"),
     _rule("url", "://", r"://(?P<s>[^\s/@:'\"]{0,256}:[^\s/@'\"]{1,256})@"),
-    _rule("authorization", "bearer", r"\bbearer\s{1,4}(?P<s>[A-Za-z0-9._~+/=-]{12,4096})", re.I),
+    _rule("authorization", "bearer authorization",
+          r"(?:\bbearer|\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?basic)\s{1,4}(?P<s>[A-Za-z0-9._~+/=-]{12,4096})", re.I),
     _rule(
         "keyed",
         "passw secret token api_key api-key apikey access_key access-key accesskey",
@@ -55,7 +56,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 _TRIGGER = "|".join(re.escape(h) for rule in RULES for h in rule.hints if rule.name not in ("keyed", "authorization"))
-_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)[a-z_-]*['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])"
+_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)[a-z_-]*['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])|(?i)authorization"
 TRIGGER = f"{_TRIGGER}|{_KEYED}"
 _MARK = "‹redacted:"
 

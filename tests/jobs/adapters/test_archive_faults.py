@@ -11,8 +11,10 @@ import tarfile
 import time
 import tracemalloc
 import zipfile
+from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from jobs.adapters import bundles, job_results, redaction
@@ -415,6 +417,27 @@ def test_a_number_that_no_column_can_hold_costs_its_field_not_the_record(job, re
     (root / "job.json").write_text(f'{{"job_id": "job-1", "state": "FAILED", "config": {{"lr": 1}}, {field}}}')
     (told,) = read(root)["training_jobs"]
     assert (told["job_id"], told["state"], dict(told["config"])["lr"]) == ("job-1", "FAILED", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("traces/rank0.pt.trace.json", '{"traceEvents":', "}"),
+        ("metrics/p.json", '{"status":"success","data":{"resultType":"matrix","result":', "}}"),
+    ],
+)
+def test_14_deep_nesting_ends_a_file_at_once(job, read, name, before, after):
+    began = time.process_time()
+    rows = read(job({name: before + "[" * 100_000 + "]" * 100_000 + after}))
+    assert time.process_time() - began < 10
+    assert reasons(rows) == {"broken_json"}
+
+
+@pytest.mark.parametrize("line", ["Authorization: Basic UGw0bnRlZEJhc2lj", "authorization='basic UGw0bnRlZEJhc2lj'"])
+def test_35_basic_credentials_are_replaced(line):
+    assert "UGw0" not in redaction.redact(line)
+    assert "UGw0" not in redaction.redact_array(pa.array([line]), Counter())[0].as_py()
+    assert redaction.redact("basic configuration") == "basic configuration"
 
 
 def test_27_series_of_all_files_of_a_job_are_capped_and_the_job_says_so(job, read, monkeypatch):
