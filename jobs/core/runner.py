@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
@@ -27,6 +27,8 @@ CODE = (".py", ".yaml", ".j2", ".html", ".css", ".js")
 """Kinds of file that decide what a stage does."""
 SHARED_CODE = ("jobs/core", "schemas", "ml")
 """Folders whose code any stage may run; ingest keeps its own account of the adapters."""
+RULE_FILES = {"template_rules", "cause_rules"}
+"""Settings that name a file whose text decides."""
 NAMED_JOBS = 1000
 """Up to here jobs are named in the filter, so that files and row groups without them are skipped."""
 
@@ -107,10 +109,20 @@ class Given:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+def seen_by(stage: Stage, given: Given) -> Given:
+    """What a stage is told: of settings and of the time that stands for now, only what it declares."""
+    settings = {name: given.settings[name] for name in stage.settings if name in given.settings}
+    return replace(given, settings=settings, as_of=given.as_of if stage.knows_now else None)
+
+
 def definition_of(stage: Stage, given: Given) -> str:
-    """Hash of the code that a stage runs and of what it was told: a change recomputes."""
-    told = (sorted(given.settings.items()), given.as_of, None if stage.writes else given.report)
+    """Hash of the code that a stage runs and of what it is told, rule files with their text: a change recomputes."""
+    seen = seen_by(stage, given)
+    told = (sorted(seen.settings.items()), seen.as_of, None if stage.writes else given.report)
     digest = hashlib.sha256(repr(told).encode())
+    for name in sorted(RULE_FILES & seen.settings.keys()):
+        file = Path(seen.settings[name])
+        digest.update(file.read_bytes() if file.is_file() else b"")
     for folder in (f"jobs/{stage.name}", *SHARED_CODE):
         digest.update(_code_hash(folder))
     return digest.hexdigest()[:16]
@@ -140,8 +152,9 @@ def run_stage(stage: Stage, lake: Lake, given: Given) -> Ran:
     if is_same and last and last.inputs == inputs and not stage.needs_archive and _pages_exist(stage, given):
         return Ran(stage.name, time.monotonic() - began, True)
     batch, pending = progress.pending_jobs(lake.root, last.ingest_batch if is_same and last else 0)
+    seen = seen_by(stage, given)
     context = StageContext(
-        stage, lake, pending if is_same else None, batch, given.as_of, given.archive, given.report, given.settings, given.refresh
+        stage, lake, pending if is_same else None, batch, seen.as_of, seen.archive, seen.report, seen.settings, seen.refresh
     )
     importlib.import_module(stage.module).run(context)
     if stage.needs_archive:

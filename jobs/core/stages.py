@@ -14,6 +14,8 @@ class Stage:
     """One program of the night.
 
     `task` is the Airflow task in which it runs: the stages of a task share one Spark session.
+    `settings` are the site's settings that it looks at, `knows_now` says whether its results depend on `--as-of`: a stage sees
+    no others, and only their change recomputes it.
     `module` has `run(context: StageContext) -> None`.
     """
 
@@ -23,6 +25,8 @@ class Stage:
     writes: tuple[str, ...]
     summary: str
     needs_archive: bool = False
+    settings: tuple[str, ...] = ()
+    knows_now: bool = False
 
     @property
     def module(self) -> str:
@@ -40,21 +44,21 @@ STAGES: tuple[Stage, ...] = (
         "ingest", "ingest", (),
         ("training_jobs", "ranks", "log_records", "iterations", "stack_samples", "operations", "collectives",
          "machine_metrics", "node_events", "clock_offsets", "quarantine", "ingested_files"),
-        "reads the archive's new and changed jobs into bronze and silver tables", needs_archive=True,
+        "reads the archive's new and changed jobs into bronze and silver tables", needs_archive=True, settings=("settle_s",),
     ),
     Stage(
         "templates", "normal", ("training_jobs", "log_records"),
         ("templates", "template_aliases", "message_templates", "log_events", "job_templates"),
-        "gives every log event its template and counts templates by job, role and node",
+        "gives every log event its template and counts templates by job, role and node", settings=("template_rules",),
     ),
     Stage(
         "library", "normal", ("training_jobs", "ranks", "job_templates", "templates"), ("normal_templates",),
-        "learns which templates are normal from the fleet's successful jobs",
+        "learns which templates are normal from the fleet's successful jobs", settings=("normal_min_jobs",),
     ),
     Stage(
         "baselines", "normal", ("training_jobs", "job_templates", "templates", "iterations"),
         ("config_index", "baselines"),
-        "finds the successful jobs whose configuration matches",
+        "finds the successful jobs whose configuration matches", settings=("key_classes",),
     ),
     Stage(
         "log_diffs", "evidence",
@@ -80,28 +84,29 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "machine_models", "evidence", ("training_jobs", "ranks", "machine_metrics"), ("machine_models",),
         "learns from successful jobs what healthy machines look like",
+        settings=("machine_training_jobs", "machine_false_alarms_per_job_day", "machine_seed"),
     ),
     Stage(
         "machine_scores", "evidence", ("training_jobs", "ranks", "machine_metrics", "machine_models", "node_events"),
         ("machine_scores", "machine_drift"),
-        "scores each machine against its peers",
+        "scores each machine against its peers", knows_now=True,
     ),
     Stage(
         "diagnoses", "verdicts",
         ("training_jobs", "ranks", "normal_templates", "node_events", "baselines", *FINDINGS),
         ("diagnoses",),
-        "fuses a job's findings into ranked candidates",
+        "fuses a job's findings into ranked candidates", settings=("cause_rules",),
     ),
     Stage(
         "similarity", "verdicts", ("training_jobs", "job_templates", "templates", "normal_templates", "diagnoses",
                                    "collective_findings", "node_events", "config_index"),
         ("job_fingerprints", "job_similarity", "failure_families", "config_separators"),
-        "finds past failures that look alike",
+        "finds past failures that look alike", settings=("key_classes",),
     ),
     Stage(
         "reliability", "verdicts", ("training_jobs", "node_events", "diagnoses", "straggler_reports", "iterations"),
         ("reliability_figures", "reliability_nodes", "reliability_lineages", "reliability_attributions"),
-        "computes the fleet's reliability figures",
+        "computes the fleet's reliability figures", knows_now=True,
     ),
     Stage(
         "reports", "verdicts",
@@ -110,7 +115,7 @@ STAGES: tuple[Stage, ...] = (
          "stack_tries", "straggler_reports", "node_events", "job_similarity", "failure_families",
          "reliability_figures", "reliability_nodes"),
         (),
-        "writes the pages",
+        "writes the pages", settings=("webhook_url", "report_url"),
     ),
 )  # fmt: skip
 
