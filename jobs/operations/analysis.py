@@ -66,7 +66,10 @@ def analyse(operations: pa.Table, facts: pa.Table) -> pa.Table:
     extra = time_findings(times, np.arange(0)) if printed and times is not None else []
     report = report_row(job_id, source, rows, found, times, known)
     all_found = [*(found.findings if found else ()), *extra, *_limits(report)]
-    files = sorted({str(f) for f in rows["file"].dropna().unique()})[:3]
+    named = rows[["rank", "file"]].dropna().drop_duplicates().sort_values(["rank", "file"])
+    files: dict[int, list[str]] = {}
+    for rank, file in zip(named["rank"], named["file"], strict=True):
+        files.setdefault(int(rank), []).append(str(file))
     return pa.Table.from_pylist(
         [{"job_id": job_id, "findings": [_finding_row(job_id, f, files) for f in all_found], "report": report}], schema=_ROW
     )
@@ -177,7 +180,7 @@ def _printed_seconds(iterations: Sequence[Mapping[str, Any]]) -> np.ndarray[Any,
     return np.where(seconds > 0, seconds, np.nan)
 
 
-def _finding_row(job_id: str, finding: Finding, files: Sequence[str]) -> dict[str, Any]:
+def _finding_row(job_id: str, finding: Finding, files: Mapping[int, Sequence[str]]) -> dict[str, Any]:
     scope = ",".join(finding.nodes) + "|" + ",".join(map(str, finding.ranks))
     identity = f"{job_id}|{finding.kind}|{finding.subject}|{scope}"
     return {
@@ -208,5 +211,7 @@ def _finding_row(job_id: str, finding: Finding, files: Sequence[str]) -> dict[st
     }
 
 
-def _files_of(finding: Finding, files: Sequence[str]) -> list[str]:
-    return list(files[:1]) if not finding.ranks else list(files)
+def _files_of(finding: Finding, files: Mapping[int, Sequence[str]]) -> list[str]:
+    """Up to three files of the finding's own ranks; the first file of the job where it names none."""
+    of_ranks = dict.fromkeys(file for rank in sorted(finding.ranks or files) for file in files.get(rank, ()))
+    return list(of_ranks)[: 3 if finding.ranks else 1]

@@ -81,7 +81,7 @@ def test_the_slow_rank_of_one_job_is_found_and_the_other_job_is_clean(spark):
     findings, reports = analysed(spark, [job("slow"), job("well")], operations("slow", slow_rank=2) + operations("well"))
     accusing = [r for r in findings.collect() if r.score >= 0.5 and r.nodes]
     assert [(r.job_id, r.kind, r.nodes, r.ranks, r.layer) for r in accusing] == [("slow", "slow_worker", ["n1"], [2], "host")]
-    assert accusing[0].refs[0] == Row(file="traces/timeline_rank0.jsonl", line=None)
+    assert accusing[0].refs == [Row(file="traces/timeline_rank2.jsonl", line=None)]
     by_job = {r.job_id: r for r in reports.collect()}
     assert by_job["slow"].slowdown > 1.5 > 1.05 > by_job["well"].slowdown
     assert by_job["slow"].cause == "worker"
