@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from jobs.core import progress, watch
 from jobs.core.lake import create_missing, version
-from jobs.core.stages import Stage
+from jobs.core.stages import STAGES, Stage
 from jobs.core.tables import AT_A_TIME, Lake
 from schemas import tables
 
@@ -116,13 +116,20 @@ def seen_by(stage: Stage, given: Given) -> Given:
 
 
 def definition_of(stage: Stage, given: Given) -> str:
-    """Hash of the code that a stage runs and of what it is told, rule files with their text: a change recomputes."""
+    """Hash of what decides a stage's results, beside the archive: a change recomputes.
+
+    That is its code, what it is told, rule files with their text, and the same of the stages whose tables it reads. Ingest stands
+    apart: what it reads anew is pending for all others.
+    """
     seen = seen_by(stage, given)
     told = (sorted(seen.settings.items()), seen.as_of, None if stage.writes else given.report)
     digest = hashlib.sha256(repr(told).encode())
     for name in sorted(RULE_FILES & seen.settings.keys()):
         file = Path(seen.settings[name])
         digest.update(file.read_bytes() if file.is_file() else b"")
+    for each in STAGES:
+        if not each.needs_archive and each.name != stage.name and set(each.writes) & set(stage.reads):
+            digest.update(definition_of(each, given).encode())
     for folder in (f"jobs/{stage.name}", *SHARED_CODE):
         digest.update(_code_hash(folder))
     return digest.hexdigest()[:16]

@@ -11,6 +11,8 @@ from jobs.core.settings import KINDS
 from jobs.core.stages import STAGES, stage
 
 NOTHING = Given()
+VERDICTS = {"diagnoses", "similarity", "reliability", "reports"}
+AFTER_BASELINES = {"baselines", "log_diffs", "operations", *VERDICTS}
 
 
 def recomputed(given: Given) -> set[str]:
@@ -20,16 +22,17 @@ def recomputed(given: Given) -> set[str]:
 @pytest.mark.parametrize(
     ("given", "stages"),
     [
+        # what is told, and the stages that are computed anew: those that look at it, and those that read their tables
         (Given(settings={"webhook_url": "http://127.0.0.1:1"}), {"reports"}),
         (Given(settings={"settle_s": 60}), {"ingest"}),
-        (Given(settings={"key_classes": {"must": []}}), {"baselines", "similarity"}),
-        (Given(settings={"machine_seed": 2}), {"machine_models"}),
-        (Given(as_of=datetime(2026, 1, 2, tzinfo=UTC)), {"machine_scores", "reliability"}),
+        (Given(settings={"key_classes": {"must": []}}), AFTER_BASELINES),
+        (Given(settings={"machine_seed": 2}), {"machine_models", "machine_scores", *VERDICTS}),
+        (Given(as_of=datetime(2026, 1, 2, tzinfo=UTC)), {"machine_scores", *VERDICTS}),
         (Given(report="/elsewhere"), {"reports"}),
         (Given(archive="/elsewhere"), set()),
     ],
 )
-def test_a_setting_recomputes_the_stages_that_look_at_it(given, stages):
+def test_a_setting_recomputes_the_stages_that_depend_on_it(given, stages):
     assert recomputed(given) == stages
 
 
