@@ -26,6 +26,12 @@ def in_one_line(wrong: click.ClickException) -> str:
     return f"{said[:1].lower()}{said[1:]}; see `{path} --help`"
 
 
+def is_of_data(error: Exception) -> bool:
+    """Whether the disk or a reader of tables raised it: files of the lake that are gone, cut off, or of another version."""
+    made_in = type(error).__module__.split(".")[0]
+    return isinstance(error, OSError) or made_in in ("pyarrow", "deltalake", "_internal", "duckdb", "_duckdb")
+
+
 def main() -> None:
     """Run the command line: a user's mistake is one line on standard error and an exit code, never a stack trace."""
     if sys.argv[1:2] and sys.argv[1] in LOOKUPS:
@@ -49,6 +55,13 @@ def main() -> None:
         # The reader of our output has seen enough; closing quietly is what a pipe expects.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if not is_of_data(error) or not set(sys.argv[1:2]) & set(LOOKUPS):
+            raise
+        click.echo(
+            f"fleetdiff: the lake cannot be read: {' '.join(str(error).split())[:300]}; `fleetdiff run` makes it anew", err=True
+        )
+        sys.exit(FleetdiffError.exit_code)
 
 
 if __name__ == "__main__":
