@@ -90,9 +90,7 @@ def telling(entries: DataFrame) -> DataFrame:
     timed = F.col("duration_ms").isNotNull()
     newest = entries.where(timed).groupBy("job_id", "group").agg(F.max("sequence").alias("newest"))
     keyed = entries.withColumn("described", described)
-    marked = keyed.join(odd, ["job_id", "described", "sequence"], "left").join(
-        F.broadcast(newest), ["job_id", "group"], "left"
-    )
+    marked = keyed.join(odd, ["job_id", "described", "sequence"], "left").join(F.broadcast(newest), ["job_id", "group"], "left")
     is_new = timed & (F.col("sequence") > F.col("newest") - N_TIMED)
     return marked.where(is_open | F.coalesce("is_odd", F.lit(False)) | F.coalesce(is_new, F.lit(False)))
 
