@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,26 @@ def write(folder: str, name: str, text: str) -> int:
 def write_all(folder: str, files: Mapping[str, str]) -> int:
     """Write several files; returns their bytes."""
     return sum(write(folder, name, text) for name, text in files.items())
+
+
+def remove(folder: str, names: Iterable[str]) -> int:
+    """Remove files, those that are there; returns how many. Raises FleetdiffError when one cannot be removed."""
+    n_removed = 0
+    for name in names:
+        try:
+            if "://" in folder:
+                from pyarrow import fs
+
+                system, root = fs.FileSystem.from_uri(folder)
+                system.delete_file(f"{root}/{name}")
+            else:
+                Path(folder, name).unlink()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise FleetdiffError(f"{folder}/{name}: cannot be removed ({error}); remove it by hand") from error
+        n_removed += 1
+    return n_removed
 
 
 def read_state(folder: str) -> dict[str, Any]:

@@ -54,6 +54,16 @@ def test_a_deleted_job_is_in_no_table_and_the_others_are_whole(lake):
         assert rows(lake, name, ["job_id"])["job_id"].to_pylist() == ["job-a"]
 
 
+def test_its_pages_go_and_no_others(lake):
+    pages = lake / "report" / "jobs"
+    pages.mkdir(parents=True)
+    for name in ("job-a.html", "job-b.html", "job-b.json", "job-b.md"):
+        (pages / name).write_text("x")
+    done = call("job-b", "--lake", lake, "--no-refresh", "--json")
+    assert json.loads(done.stdout)["pages"] == 3
+    assert [path.name for path in pages.iterdir()] == ["job-a.html"]
+
+
 def test_a_job_that_is_not_there_is_one_line_and_changes_nothing(lake):
     from jobs.core.errors import NotFoundError
 
