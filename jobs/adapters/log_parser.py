@@ -51,8 +51,9 @@ def has_labels(head: str) -> bool:
 
 
 def written_by(context: FileContext) -> int | None:
-    """Microseconds of the last moment of which the file can tell: a day after it was last written."""
-    return to_us(context.modified_at) + 86_400_000_000 if context.modified_at else None
+    """Microseconds of the last moment of which the file can tell: a day after it was last written, or its job ended."""
+    known = [at for at in (context.modified_at, context.started_at, context.ended_at) if at]
+    return to_us(max(known)) + 86_400_000_000 if context.modified_at else None
 
 
 class LogParser:
