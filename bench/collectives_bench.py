@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import orjson
+from processes import measured, tree_seconds
 
 GROUPS = ("0", "1", "2")
 NAMES = {"0": "default_pg", "1": "TENSOR_MODEL_PARALLEL_GROUP", "2": "DATA_PARALLEL_GROUP"}
@@ -99,42 +97,15 @@ def command(n_ranks: int, n_entries: int, form: str) -> None:
     try:
         write_all(folder, n_ranks, n_entries, form)
         size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
-        script = (
-            "import resource as r, sys; from jobs.cli.flight_recorder import command;"
-            "command([sys.argv[1], '--json'], standalone_mode=False);"
-            "own, part = r.getrusage(r.RUSAGE_SELF), r.getrusage(r.RUSAGE_CHILDREN);"
-            "print(own.ru_maxrss, part.ru_maxrss, own.ru_utime + own.ru_stime, part.ru_utime + part.ru_stime, file=sys.stderr)"
-        )
-        began = time.perf_counter()
-        done = subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
-        seconds = time.perf_counter() - began
-        found = json.loads(done.stdout)
+        taken = measured("flight_recorder", folder)
+        found = json.loads(taken.printed)
         assert found["faulty_ranks"] == [STOPPED], found["faulty_ranks"]
-        own, child, cpu, cpu_child = (float(n) for n in done.stderr.split()[-4:])
         print(
-            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB of {form}: {seconds:6.2f} s wall, {cpu:.2f} s of processor"
-            f" and {cpu_child:.2f} s in workers, peak {own / 1e6:.2f} GB and {child / 1e6:.2f} GB a worker",
+            f"command  {n_ranks:>6} ranks × {n_entries} entries, {size:.0f} MB of {form}: {taken.wall_s:6.2f} s wall, {taken.told()}",
             flush=True,
         )
     finally:
         shutil.rmtree(folder)
-
-
-def tree_seconds() -> float:
-    """Processor seconds so far of all processes that this one started: the JVM and its Python workers."""
-    parents, spent = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            spent[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    below = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= more
-    return sum(spent[pid] for pid in below - {os.getpid()})
 
 
 def spark(n_ranks: int, n_entries: int) -> None:

@@ -11,7 +11,6 @@ Words, numbers and names are drawn from a seed; nothing is copied from a real lo
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -19,13 +18,13 @@ import resource
 import shutil
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pyarrow.compute as pc
+from processes import processor_s, watch
 
 DRAWN_BYTES = 2 << 20
 STYLES = ("megatron", "trainer", "nemo")
@@ -237,41 +236,6 @@ def compare(folder: Path, n_bytes: int, n_cores: int) -> None:
     n_lines = read_plain(paths[:1])
     bytes_read = share * min(1.0, limit / max(n_lines, 1))
     timed("Drain3's own loop, defaults, 1 core", int(bytes_read), lambda: read_drain3(paths[:1], limit))
-
-
-SEEN: dict[int, tuple[str, float]] = {}
-"""Kind and processor seconds of every process below this one, as last seen."""
-
-
-def processor_s() -> dict[str, float]:
-    """Processor seconds so far of this process and of all that it started, by the kind of process (Linux)."""
-    children: dict[int, list[tuple[int, str, float]]] = {}
-    ticks = os.sysconf("SC_CLK_TCK")
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
-            fields = rest.split()
-            children.setdefault(int(fields[1]), []).append((int(entry.name), name, (int(fields[11]) + int(fields[12])) / ticks))
-    open_pids = [os.getpid()]
-    while open_pids:
-        for pid, name, seconds in children.get(open_pids.pop(), []):
-            SEEN[pid] = "jvm" if name == "java" else "workers", seconds
-            open_pids.append(pid)
-    spent = {"driver": time.process_time(), "jvm": 0.0, "workers": 0.0}
-    for kind, seconds in list(SEEN.values()):
-        spent[kind] += seconds
-    return spent
-
-
-def watch(every_s: float = 0.5) -> None:
-    """Look at the processes from now on: Spark's workers end when idle, and nobody waits for them to tell their time."""
-
-    def look() -> None:
-        while True:
-            processor_s()
-            time.sleep(every_s)
-
-    threading.Thread(target=look, daemon=True).start()
 
 
 def through_spark(folder: Path, sizes_mb: list[float], job_mb: float = 64.0) -> None:

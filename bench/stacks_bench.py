@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from processes import measured, tree_seconds
 
 from ml.stacks.merged import tries_of
 from ml.stacks.samples import Sample, snapshots_of
@@ -83,40 +82,13 @@ def command(n_ranks: int, n_frames: int, n_samples: int) -> None:
     folder = Path(tempfile.mkdtemp(prefix="stacks-bench-"))
     try:
         write_files(folder, n_ranks, n_frames, n_samples)
-        began = time.perf_counter()
-        script = (
-            "import resource as r, sys; from jobs.cli.stacks import command;"
-            "command([sys.argv[1], '--json'], standalone_mode=False);"
-            "own, part = r.getrusage(r.RUSAGE_SELF), r.getrusage(r.RUSAGE_CHILDREN);"
-            "print(own.ru_maxrss, part.ru_maxrss, own.ru_utime + own.ru_stime, part.ru_utime + part.ru_stime, file=sys.stderr)"
-        )
-        done = subprocess.run([sys.executable, "-c", script, str(folder)], check=True, capture_output=True)
-        seconds = time.perf_counter() - began
-        own, child, cpu, cpu_child = (float(n) for n in done.stderr.split()[-4:])
+        taken = measured("stacks", folder)
         print(
-            f"command  {n_ranks:>6} ranks: {seconds:6.2f} s wall for {n_ranks * n_samples} files, {cpu:.2f} s of processor and"
-            f" {cpu_child:.2f} s in workers, peak {own / 1e6:.2f} GB and {child / 1e6:.2f} GB a worker",
+            f"command  {n_ranks:>6} ranks: {taken.wall_s:6.2f} s wall for {n_ranks * n_samples} files, {taken.told()}",
             flush=True,
         )
     finally:
         shutil.rmtree(folder)
-
-
-def tree_seconds() -> float:
-    """Processor seconds so far of all processes that this one started: the JVM and its Python workers."""
-    parents, spent = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            spent[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    below = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= more
-    return sum(spent[pid] for pid in below - {os.getpid()})
 
 
 def spark(n_ranks: int, n_frames: int, n_samples: int) -> None:

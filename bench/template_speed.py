@@ -28,7 +28,7 @@ import pyarrow as pa
 from drain3.drain import Drain
 from drain3.masking import LogMasker, MaskingInstruction
 
-from bench.ingest_bench import processor_s, watch
+from bench.processes import processor_s, watch
 from bench.template_accuracy import EXAMPLE_MASKS
 from bench.template_lines import lines, write_files
 from ml.templates import kernel
