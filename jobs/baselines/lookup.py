@@ -11,7 +11,7 @@ from jobs.baselines.index import HEAVY, LIGHT, bucket_of, candidates_of, describ
 from jobs.core import lake
 from jobs.core.errors import FleetdiffError, NotFoundError
 from jobs.core.query import Filters, listed
-from jobs.core.unknown_job import unknown_job
+from jobs.core.unknown_job import require_job
 from ml.configs.classes import KeyClasses
 from ml.configs.describe import Described, describe
 from ml.configs.match import Match, Tried, decide
@@ -38,11 +38,9 @@ def of_job(root: str, job_id: str, classes: KeyClasses) -> Match:
 
 
 def _missing(root: str, job_id: str) -> None:
-    known = lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job_id)])
-    if known.num_rows:
-        index = lake.table_path(root, INDEX)
-        raise FleetdiffError(f"{index}: {job_id} is not indexed yet; run `fleetdiff baselines --lake {root}`")
-    raise unknown_job(root, job_id)
+    require_job(root, job_id)
+    index = lake.table_path(root, INDEX)
+    raise FleetdiffError(f"{index}: {job_id} is not indexed yet; run `fleetdiff baselines --lake {root}`")
 
 
 def read_config(path: str) -> ParsedConfig:

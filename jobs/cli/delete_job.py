@@ -25,13 +25,11 @@ def command(
     """
     from jobs.cli.stages import read_settings
     from jobs.core import java
-    from jobs.core.lake import rows
-    from jobs.core.unknown_job import unknown_job
+    from jobs.core.unknown_job import require_job
     from jobs.templates.deletion import forget, vacuum
 
     site = read_settings(settings)
-    if not rows(lake, "training_jobs", ["job_id"], [("job_id", "=", job)]).num_rows:
-        raise unknown_job(lake, job)
+    require_job(lake, job)
     if not no_refresh:
         java.require()  # before anything is deleted
     deleted = forget(lake, job)

@@ -10,8 +10,6 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from jobs.core.errors import FleetdiffError
-
 N_EVIDENCE = 5
 N_TEMPLATES = 8
 WIDTH = 120
@@ -30,7 +28,7 @@ def command(job: str | None, root: str, is_all: bool, as_json: bool) -> None:
         raise UsageError("diagnosis: give either a job or --all")
     found = documents(root, job)
     if job is not None and not found:
-        raise _why_none(root, job)
+        _missing(root, job)
     if as_json:
         import orjson
 
@@ -43,15 +41,13 @@ def command(job: str | None, root: str, is_all: bool, as_json: bool) -> None:
         _print_text(document)
 
 
-def _why_none(root: str, job: str) -> FleetdiffError:
-    """Why a job has no diagnosis: the lake does not have it, or no night has come to it yet."""
-    from jobs.core import lake
+def _missing(root: str, job: str) -> None:
+    """Raise, saying why a job has no diagnosis: the lake does not have it, or no night has come to it yet."""
     from jobs.core.errors import NotFoundError
-    from jobs.core.unknown_job import unknown_job
+    from jobs.core.unknown_job import require_job
 
-    if not lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job)]).num_rows:
-        return unknown_job(root, job)
-    return NotFoundError(f"{root}: job {job} has no diagnosis yet; `fleetdiff run ARCHIVE --lake {root}` makes one")
+    require_job(root, job)
+    raise NotFoundError(f"{root}: job {job} has no diagnosis yet; `fleetdiff run ARCHIVE --lake {root}` makes one")
 
 
 def documents(root: str, job: str | None = None) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ import importlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, cached_property
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 from jobs.core import progress, watch
 from jobs.core.lake import create_missing, version
 from jobs.core.stages import STAGES, Stage
-from jobs.core.tables import AT_A_TIME, Lake
+from jobs.core.tables import Lake
 from schemas import tables
 
 CODE = (".py", ".yaml", ".j2", ".html", ".css", ".js")
@@ -75,18 +74,15 @@ class StageContext:
 
     def write(self, name: str, rows: DataFrame) -> None:
         """Write a declared output: for tables that belong to jobs, exactly the pending jobs' rows are replaced."""
-        if name not in self.stage.writes:
-            raise KeyError(f"stage {self.stage.name} does not declare that it writes {name} (jobs/core/stages.py)")
-        if self.pending == () and tables()[name].replaced_by:
-            return
-        self.lake.write(name, rows, self.pending)
+        self.write_all({name: rows})
 
     def write_all(self, rows: Mapping[str, DataFrame]) -> None:
         """Write declared outputs that do not need each other, several at a time: `write`, sooner done."""
-        with ThreadPoolExecutor(AT_A_TIME) as pool:
-            started = [pool.submit(self.write, name, table_rows) for name, table_rows in rows.items()]
-        for each in started:
-            each.result()
+        for name in rows:
+            if name not in self.stage.writes:
+                raise KeyError(f"stage {self.stage.name} does not declare that it writes {name} (jobs/core/stages.py)")
+        has_work = {name: self.pending != () or not tables()[name].replaced_by for name in rows}
+        self.lake.write_all({name: table_rows for name, table_rows in rows.items() if has_work[name]}, self.pending)
 
 
 @dataclass(frozen=True)

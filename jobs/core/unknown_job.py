@@ -12,6 +12,12 @@ N_COMPARED = 5000
 """Comparing letters takes time: in a larger lake only ids of about the same length, the last of them in order, are compared."""
 
 
+def require_job(root: str, job_id: str) -> None:
+    """Raise `unknown_job` when the lake does not have the job."""
+    if not lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job_id)]).num_rows:
+        raise unknown_job(root, job_id)
+
+
 def unknown_job(root: str, job_id: str) -> NotFoundError:
     """The error for a job that the lake does not have, with the ids nearest to it, or where they are listed."""
     near = nearest(job_id, lake.rows(root, "training_jobs", ["job_id"])["job_id"].to_pylist())

@@ -13,7 +13,7 @@ import pyarrow as pa
 from jobs.core import lake
 from jobs.core.errors import FleetdiffError
 from jobs.core.query import listed
-from jobs.core.unknown_job import unknown_job
+from jobs.core.unknown_job import require_job, unknown_job
 from ml.similarity.families import ranked
 from ml.similarity.fingerprint import most_alike, scores, shared_words
 
@@ -100,8 +100,7 @@ def write_verdict(root: str, row: dict[str, Any]) -> None:
     from deltalake import write_deltalake
 
     job_id = row["job_id"]
-    if not lake.rows(root, "training_jobs", ["job_id"], [("job_id", "=", job_id)]).num_rows:
-        raise unknown_job(root, job_id)
+    require_job(root, job_id)
     path = lake.table_path(root, "verdicts")
     write_deltalake(path, pa.Table.from_pylist([row], schema=lake.arrow_schema("verdicts")), mode="append")
 
