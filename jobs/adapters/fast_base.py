@@ -46,6 +46,16 @@ def number(buf: np.ndarray, at: int, n: int) -> int:
 
 
 @njit
+def digits(buf: np.ndarray, at: int, end: int) -> tuple[int, int]:
+    """Up to six digits as a number, and where they end: at `at` when there are none."""
+    value, p = 0, at
+    while p < end and is_digit(buf[p]) and p - at < 6:
+        value = value * 10 + (buf[p] - 48)
+        p += 1
+    return value, p
+
+
+@njit
 def days(year: int, month: int, day: int) -> int:
     """Days since 1970 of a civil date (Howard Hinnant's algorithm)."""
     y = year - 1 if month <= 2 else year
@@ -130,10 +140,8 @@ def location(buf: np.ndarray, at: int, end: int) -> int:
     if p == at or p >= end or buf[p] != 58:
         return -1
     p += 1
-    q = p
-    while q < end and is_digit(buf[q]) and q - p < 6:
-        q += 1
-    return q if q > p else -1
+    _, after = digits(buf, p, end)
+    return after if after > p else -1
 
 
 def level_table() -> tuple[np.ndarray, np.ndarray]:

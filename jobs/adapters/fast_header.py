@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jobs.adapters.fast_base import is_digit, is_word, level_at, location, njit, number, stamp
+from jobs.adapters.fast_base import digits, is_digit, is_word, level_at, location, njit, number, stamp
 
 STAMP, RANK, LEVEL_LOGGER, NEMO, BRACKET_STAMP, BRACKET_LEVEL, BRACKET_SOURCE, LEVEL, LABEL = range(1, 10)
 US, DIGITS, TOLD_RANK, TOLD_LEVEL, TOLD_LABEL = range(5)
@@ -56,12 +56,9 @@ def _rank_token(buf: np.ndarray, at: int, end: int, out: np.ndarray) -> int:
     p += 5
     if buf[p] == 32 or buf[p] == 61 or buf[p] == 58:
         p += 1
-    rank, n = 0, 0
-    while p < end and is_digit(buf[p]) and n < 6:
-        rank = rank * 10 + (buf[p] - 48)
-        p += 1
-        n += 1
-    if n == 0 or p >= end or buf[p] != 93:
+    begin = p
+    rank, p = digits(buf, begin, end)
+    if p == begin or p >= end or buf[p] != 93:
         return -1
     p += 1
     if p < end and buf[p] == 58:
@@ -79,12 +76,9 @@ def _label_token(buf: np.ndarray, at: int, end: int, out: np.ndarray) -> int:
     p = at
     while p < end and buf[p] == 32 and p - at < 6:
         p += 1
-    label, n = 0, 0
-    while p < end and is_digit(buf[p]) and n < 6:
-        label = label * 10 + (buf[p] - 48)
-        p += 1
-        n += 1
-    if n == 0 or p >= end or buf[p] != 58:
+    begin = p
+    label, p = digits(buf, begin, end)
+    if p == begin or p >= end or buf[p] != 58:
         return -1
     out[TOLD_LABEL] = label
     p += 1
