@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 import orjson
@@ -182,8 +182,3 @@ def cockpit_record(data: bytes) -> JobRecord | None:
         cluster=said_of.get("cluster"),
         partition=said_of.get("partition"),
     )
-
-
-def all_paths(jobs: Iterable[JobFiles]) -> list[str]:
-    """Paths below the archive of all files of all jobs."""
-    return [f"{job.root}/{file.path}" if job.root else file.path for job in jobs for file in job.files]

@@ -20,7 +20,6 @@ from ml.collectives.verdict import Syndrome, Verdict, judge
 COMPLETED = 0.4
 """Weight of suspicion in a job that completed: its dumps were taken in normal running."""
 MOST_COLLECTIVES = 40
-SUSPECTED = 0.3
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,6 @@ _ANALYSED = StructType(
 )
 
 
-_USUAL = ("step_s", "transfer_s", "layers_s", "shares")
-
-
 def chosen_baselines(baselines: DataFrame) -> DataFrame:
     """The best baselines of each job: job_id, baseline_job_id."""
     return baselines.where((F.col("position") >= 1) & (F.col("position") <= MOST_BASELINES)).select("job_id", "baseline_job_id")
