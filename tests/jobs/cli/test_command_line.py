@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -88,3 +90,13 @@ def test_help_answers_without_loading_an_engine():
     code = "import sys; import jobs.cli; print(sorted({'pyspark', 'pandas', 'numpy', 'sklearn'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("diagnosi", "diagnosis"), ("flight", "flight-recorder"), ("machine-s", "machine-scores")]
+)
+def test_a_shell_completes_commands_and_stages(typed, offered):
+    asked = {"_FLEETDIFF_COMPLETE": "bash_complete", "COMP_WORDS": f"fleetdiff {typed}", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("fleetdiff")
+    done = subprocess.run([program], env={**os.environ, **asked}, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.splitlines() == [f"plain,{offered}"]
