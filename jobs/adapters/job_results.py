@@ -104,8 +104,10 @@ def _shared_events(done: JobRead) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     codes: dict[object, int] = {}
     others = [(-1 - codes.setdefault(event, len(codes)), node, at) for event, node, at in _ends_of_collectives(done)]
     if others:
-        for column, values in zip((events, nodes, times), zip(*others)):
-            column.append(np.array(values))
+        of_others = [np.array(values) for values in zip(*others)]
+        events.append(of_others[0])
+        nodes.append(of_others[1])
+        times.append(of_others[2])
     return np.concatenate(events), np.concatenate(nodes).astype(str), np.concatenate(times)
 
 
