@@ -79,45 +79,42 @@ HEADER_TRIGGERS: tuple[str, ...] = (
 HEADER_WORD = 2
 
 
+State = frozenset[tuple[bytes, int]]
+"""Words whose beginnings were just read, each with how many of its bytes."""
+
+
 @cache
 def automaton() -> tuple[np.ndarray, np.ndarray]:
     """Next state by (state, byte), int16, and which states end a word (`HEADER_WORD`: one of a header).
 
     Hints of secrets are words too, in any case.
     """
-    words = [word.encode() for word in TRIGGERS]
-    kinds = {word.encode(): HEADER_WORD for word in HEADER_TRIGGERS}
-    for rule in RULES:
-        for hint in rule.hints:
-            words += {hint.encode(), hint.upper().encode(), hint.capitalize().encode()}
-    goto: list[dict[int, int]] = [{}]
-    ends = [0]
-    for word in sorted({*words, *kinds}):
-        state = 0
-        for byte in word:
-            if byte not in goto[state]:
-                goto.append({})
-                ends.append(0)
-                goto[state][byte] = len(goto) - 1
-            state = goto[state][byte]
-        ends[state] = kinds.get(word, 1)
-    return _dense(goto, ends)
-
-
-def _dense(goto: list[dict[int, int]], ends: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Aho and Corasick's failure links folded into a table."""
-    table = np.zeros((len(goto), 256), np.int16)
-    fail = [0] * len(goto)
-    pending: deque[int] = deque()
-    for byte, state in goto[0].items():
-        table[0, byte] = state
-        pending.append(state)
+    kinds = {word.encode(): 1 for word in TRIGGERS} | {word.encode(): HEADER_WORD for word in HEADER_TRIGGERS}
+    hints = {hint.encode() for rule in RULES for hint in rule.hints}
+    first: dict[int, set[tuple[bytes, int]]] = {}
+    for word in {*kinds, *hints}:
+        for byte in _forms(word, 0, word in hints):
+            first.setdefault(byte, set()).add((word, 1))
+    start: State = frozenset()
+    numbers, rows, ends, pending = {start: 0}, [np.zeros(256, np.int16)], [0], deque([start])
     while pending:
         state = pending.popleft()
-        ends[state] = max(ends[state], ends[fail[state]])
-        table[state] = table[fail[state]]
-        for byte, after in goto[state].items():
-            fail[after] = int(table[fail[state], byte])
-            table[state, byte] = after
-            pending.append(after)
-    return table, np.array(ends, np.uint8)
+        after = {byte: set(begun) for byte, begun in first.items()}
+        for word, n in state:
+            if n < len(word):
+                for byte in _forms(word, n, word in hints):
+                    after.setdefault(byte, set()).add((word, n + 1))
+        for byte, begun in after.items():
+            to = frozenset(begun)
+            if to not in numbers:
+                numbers[to] = len(rows)
+                rows.append(np.zeros(256, np.int16))
+                ends.append(max(kinds.get(word, 1) if n == len(word) else 0 for word, n in to))
+                pending.append(to)
+            rows[numbers[state]][byte] = numbers[to]
+    return np.array(rows), np.array(ends, np.uint8)
+
+
+def _forms(word: bytes, at: int, is_any_case: bool) -> set[int]:
+    letter = word[at : at + 1]
+    return {*letter.lower(), *letter.upper()} if is_any_case else {*letter}

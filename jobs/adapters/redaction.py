@@ -23,15 +23,55 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class Rule:
-    """One kind of secret: a pattern whose group `s` (or whole match) is replaced. `hint` must occur for it to run."""
+    """One kind of secret: a pattern whose group `s` (or whole match) is replaced.
+
+    One of `hints` (lower case) occurs, in any case, wherever the pattern finds something. `trigger` finds in a column the rows that
+    are worth the pattern, in RE2's syntax.
+    """
 
     name: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
+    trigger: str
 
 
-def _rule(name: str, hints: str, pattern: str, flags: int = 0) -> Rule:
-    return Rule(name, tuple(hints.split()), re.compile(pattern, flags))
+def _rule(name: str, hints: str | tuple[str, ...], pattern: str, flags: int = 0, trigger: str = "") -> Rule:
+    words = tuple(hints.split()) if isinstance(hints, str) else hints
+    return Rule(
+        name,
+        tuple(word.lower() for word in words),
+        re.compile(pattern, flags),
+        trigger or "|".join(re.escape(word) for word in words),
+    )
+
+
+_COUNTABLE = r"token|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+_WORD = rf"passw(?:or)?d|passphrase|{_COUNTABLE}"
+_KEYED_HINTS = "passw passphrase secret token api_key api-key apikey access_key access-key accesskey"
+_KEYED = r"(?i:(?:passw|passphrase|secret|token|api[_-]?key|access[_-]?key)[a-z_-]*['\"]?\s*[=:]|(?:pwd|sshpass|rediscli_auth)=)"
+
+_VALUE = r"(?:(?<=')[^'\n]{1,4096}|(?<=\")[^\"\n]{1,4096}|[^\s'\",)\]}]{1,4096})"
+"""An argument: up to the quote that closes it, or to a blank or what ends a list."""
+_GAP = r"(?:['\"]?[ \t]{1,4}['\"]?|['\"],[ \t]{0,4}['\"]|=['\"]?)"
+"""Between an option and its argument: in a command line, in a printed list of arguments, or an equals sign."""
+_TOOLS = (
+    ("curl", "curl", rf"(?:-[uU](?:{_GAP})?|--(?:proxy-)?user{_GAP})(?=[^\s:]{{0,256}}:)"),
+    ("mysql mariadb", r"mysql\w{0,12}|mariadb(?:-\w{1,12})?", "-p['\"]?"),
+    ("sshpass", "sshpass", rf"-p(?:{_GAP})?"),
+    ("login", r"(?:docker|podman|nerdctl|skopeo|oras|registry|az|buildah|crane)['\", \t]{1,5}login", rf"-p{_GAP}"),
+    ("mongo", r"mongo\w{0,12}", rf"-p{_GAP}"),
+    ("redis-cli", "redis-cli", rf"-a{_GAP}"),
+    ("ldap", r"ldap\w{2,10}", rf"-w{_GAP}"),
+    ("zip sqlcmd bcp", r"(?:un)?zip|sqlcmd|bcp", rf"-P{_GAP}"),
+    ("7z", r"7z[ar]?", "-p['\"]?"),
+    ("plink pscp psftp", r"plink|pscp|psftp", rf"-pw{_GAP}"),
+)
+"""Programs whose password stands behind a short option: hints, names, the option with what may come before the password."""
+
+
+def _of_tool(hints: str, names: str, option: str) -> Rule:
+    pattern = rf"\b(?:{names})\b[^\n|;]{{0,200}}?[ \t'\"]{option}(?=[^\s,-])(?P<s>{_VALUE})"
+    return _rule("argument", hints, pattern, 0, rf"\b(?:{names})\b.*[ \t'\"]-")
 
 
 RULES: tuple[Rule, ...] = (
@@ -45,19 +85,32 @@ RULES: tuple[Rule, ...] = (
     _rule("jwt", "eyJ", r"\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{4,8192}\.[A-Za-z0-9_-]{0,2048}"),
     _rule("url", "://", r"://(?P<s>[^\s/@:'\"]{0,256}:[^\s/@'\"]{1,256})@"),
     _rule("authorization", "bearer authorization",
-          r"(?:\bbearer|\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?basic)\s{1,4}(?P<s>[A-Za-z0-9._~+/=-]{12,4096})", re.I),
+          r"(?:\bbearer|\bauthorization['\"]?\s{0,4}[:=]\s{0,4}['\"]?basic)\s{1,4}(?P<s>[A-Za-z0-9._~+/=-]{12,4096})", re.I,
+          r"(?i:bearer[a-z_-]*['\"]?\s*(?:[=:]|\s[A-Za-z0-9])|authorization)"),
     _rule(
-        "keyed",
-        "passw secret token api_key api-key apikey access_key access-key accesskey",
-        r"(?:passw(?:or)?d|secret(?:[_-]?(?:access[_-]?)?key)?|(?<![A-Za-z])(?:[A-Za-z]{1,24}[_-]){0,4}token|api[_-]?key|access[_-]?key(?:[_-]?id)?)"
+        "keyed", f"{_KEYED_HINTS} pwd= sshpass= rediscli_auth=",
+        rf"(?:(?P<counted>{_COUNTABLE})|passw(?:or)?d|passphrase"
+        r"|(?<![A-Za-z0-9])(?:[A-Za-z]{1,24}_){0,2}(?:pwd|sshpass|rediscli_auth)(?==(?![/~.])))"
         r"['\"]?\s{0,4}[=:]\s{0,4}['\"]?(?P<s>(?!(?:None|null|True|False|true|false)\b)[^\s'\",;&|){}\]]{4,4096})",
-        re.I,
+        re.I, _KEYED,
     ),
+    _rule(
+        "argument", f"{_KEYED_HINTS} -pass --pwd storepass keypass",
+        rf"(?<![\w-])--?(?:[a-z0-9]{{1,24}}[_-]){{0,4}}(?:(?P<counted>{_COUNTABLE}|pwd|pass(?=['\"= \t]))"
+        rf"|passw(?:or)?d|passphrase|(?:store|key)pass){_GAP}(?![-$<\[{{])(?P<s>(?!(?:None|null|True|False)\b){_VALUE})",
+        re.I, r"(?i:-[a-z0-9_-]*(?:pass|secret|token|api[_-]?key|access[_-]?key|pwd)[a-z_-]*['\",= \t])",
+    ),
+    _rule(
+        "argument", (" -u", "'-u", '"-u', "--user", "--proxy-user", "--http-user", "--auth"),
+        rf"(?<=[ '\"])(?:-u|--(?:proxy-|http-)?(?:user|auth)){_GAP}"
+        r"(?![-$<\[{/])(?P<s>(?P<owner>[^\s:'\",]{1,256}:(?!/)[^\s'\"]{1,256}))",
+        0, r"[ '\"](?:-u|--(?:proxy-|http-)?(?:user|auth))[^:\n]*:",
+    ),
+    *(_of_tool(*tool) for tool in _TOOLS),
+    _rule("argument", "wandb", r"\bwandb['\", \t]{1,5}login\b[^\n|;]{0,100}?[ \t'\"](?P<s>[A-Za-z0-9_-]{20,200})(?![\w-])"),
 )  # fmt: skip
 
-_TRIGGER = "|".join(re.escape(h) for rule in RULES for h in rule.hints if rule.name not in ("keyed", "authorization"))
-_KEYED = "(?i)(?:passw|secret|token|api[_-]?key|access[_-]?key|bearer)[a-z_-]*['\"]?\\s*(?:[=:]|\\s[A-Za-z0-9])|(?i)authorization"
-TRIGGER = f"{_TRIGGER}|{_KEYED}"
+TRIGGER = "|".join(rule.trigger for rule in RULES)
 _MARK = "‹redacted:"
 
 
@@ -100,7 +153,7 @@ def redact(text: str, counts: Counter[str] | None = None) -> str:
     """The text without secrets; `counts` adds up by rule."""
     low = text.lower()
     for rule in RULES:
-        if any((hint in text) or (hint in low) for hint in rule.hints):
+        if any(hint in low for hint in rule.hints):
             text = rule.pattern.sub(_replacer(rule.name, counts), text)
     return text
 
@@ -109,7 +162,7 @@ def _replacer(name: str, counts: Counter[str] | None) -> Callable[[re.Match[str]
     def replace(found: re.Match[str]) -> str:
         group = "s" if "s" in found.re.groupindex else 0
         secret = found.group(group)
-        if _MARK in secret or (name == "keyed" and secret.isdigit() and len(secret) < 12):
+        if _MARK in secret or _is_harmless(found, secret):
             return found.group(0)
         if counts is not None:
             counts[name] += 1
@@ -117,6 +170,21 @@ def _replacer(name: str, counts: Counter[str] | None) -> Callable[[re.Match[str]
         return whole[:start] + placeholder(name, secret) + whole[start + len(secret) :]
 
     return replace
+
+
+_IDS = re.compile(r"\d{1,10}:\d{1,10}$")
+_RUNS_AS = re.compile(r"\b(?:docker|podman|nerdctl|apptainer|singularity|enroot|chroot|setpriv|python[\d.]{0,5})\b")
+
+
+def _is_harmless(found: re.Match[str], secret: str) -> bool:
+    """Counts of tokens are no secrets, nor is whom a container runs as (`-u 1000:1000`)."""
+    given = found.groupdict()
+    if given.get("counted"):
+        return secret.isdigit() and len(secret) < 12
+    if given.get("owner"):
+        before = found.string[max(0, found.start() - 300) : found.start()]
+        return bool(_IDS.match(secret)) or ("curl" not in before and bool(_RUNS_AS.search(before)))
+    return False
 
 
 def redact_array(values: pa.Array, counts: Counter[str]) -> pa.Array:
