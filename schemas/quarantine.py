@@ -10,7 +10,7 @@ REASONS = (
     "broken_json", "broken_yaml", "too_deep", "too_long", "binary_content", "undecodable", "missing_column",
     "bad_value", "bad_type", "duplicate_job_id", "missing_job_id", "no_job", "unsafe_pickle", "corrupt_pickle",
     "corrupt_parquet", "unsafe_member", "bomb", "series_cap", "unknown_format", "adapter_failure", "not_settled",
-    "implausible", "corrupt_archive",
+    "implausible", "corrupt_archive", "broken_rule",
 )  # fmt: skip
 
 TABLE = Table(

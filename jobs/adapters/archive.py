@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class JobFiles:
-    """One job's files. `root` is the folder below the archive to which paths are relative; `record` names `job.json`."""
+    """One job's files. `root` is the folder below the archive to which paths are relative; `record` names `job.json`.
+
+    `is_export`: no job, but what a scheduler says of many; its file is only accounted for.
+    """
 
     job_id: str
     root: str
@@ -39,6 +43,7 @@ class JobFiles:
     record: str | None = None
     scheduler: dict[str, Any] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    is_export: bool = False
 
 
 def shown(path: str) -> str:
@@ -106,6 +111,30 @@ def _file(base: str, inner: str, entry: os.DirEntry[str]) -> FoundFile:
     return FoundFile(shown(inner), place, size, status.st_mtime_ns, refusal)
 
 
+def single_file(path: Path) -> FoundFile:
+    """A file that was named by itself; what is no file (a pipe, a socket, a device) is refused."""
+    status = path.stat()
+    is_file = stat.S_ISREG(status.st_mode)
+    refusal = None if is_file else Problem("not_a_regular_file", 0, 0, "neither a file nor a folder")
+    return FoundFile(shown(path.name), str(path), status.st_size if is_file else 0, status.st_mtime_ns, refusal)
+
+
+def open_file(place: str) -> BufferedReader:
+    """Open a file for reading, and nothing else: a pipe that took its place meanwhile would keep its reader waiting.
+
+    Raises OSError when it is no file, or cannot be read.
+    """
+    return open(place, "rb", opener=_only_files)
+
+
+def _only_files(place: str, flags: int) -> int:
+    descriptor = os.open(place, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("not a regular file")
+    return descriptor
+
+
 def _is_inside(place: str, base: str) -> bool:
     return os.path.realpath(place).startswith(os.path.realpath(base) + os.sep)
 
@@ -167,7 +196,7 @@ def _job(root: str, record: FoundFile, files: list[FoundFile], archive: str) -> 
 def read_bytes(place: str, cap: int) -> bytes:
     """At most `cap` bytes and one more of a file; empty when it cannot be read."""
     try:
-        with open(place, "rb") as file:
+        with open_file(place) as file:
             return file.read(cap + 1)
     except OSError:
         return b""
@@ -181,9 +210,7 @@ def _distinct(jobs: list[JobFiles]) -> list[JobFiles]:
         n = taken.get(job.job_id, 0)
         taken[job.job_id] = n + 1
         if n:
-            job = JobFiles(
-                f"{job.job_id}~{n + 1}", job.root, job.files, job.record, job.scheduler, (*job.flags, "duplicate_job_id")
-            )
+            job = replace(job, job_id=f"{job.job_id}~{n + 1}", flags=(*job.flags, "duplicate_job_id"))
         distinct.append(job)
     return distinct
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 from jobs.adapters.base import Problem
+from jobs.adapters.streams import allowance
 
 MAX_MEMBERS = 200_000
 MAX_MEMBER_BYTES = 64 << 30
@@ -42,12 +43,19 @@ class Member:
         return str(self._hash.hexdigest())
 
 
+@dataclass
+class _Budget:
+    """Bytes that the members of a bundle may have together."""
+
+    left: int = MAX_MEMBER_BYTES
+
+
 class _Hashed(io.RawIOBase):
     """A member's bytes, hashed as they go by; a broken member ends with a problem instead of an exception."""
 
-    def __init__(self, inner: Any, limit: int) -> None:
+    def __init__(self, inner: Any, limit: int, budget: _Budget) -> None:
         super().__init__()
-        self._inner, self._left = inner, limit
+        self._inner, self._left, self._budget = inner, limit, budget
         self.member: Member | None = None
 
     def readable(self) -> bool:
@@ -57,14 +65,15 @@ class _Hashed(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer."""
         try:
-            data = self._inner.read(min(len(buffer), max(self._left, 0)))
+            data = self._inner.read(min(len(buffer), max(self._left, 0), max(self._budget.left, 0)))
         except Exception as error:
             self._note(Problem("corrupt_archive", 0, 0, f"member broken: {type(error).__name__}"))
             return 0
         self._left -= len(data)
+        self._budget.left -= len(data)
         if self.member is not None:
             self.member._hash.update(data)
-        if self._left <= 0 and data:
+        if (self._left <= 0 or self._budget.left <= 0) and data:
             self._note(Problem("bomb", 0, 0, "member larger than its cap: the rest is left out"))
         buffer[: len(data)] = data
         return len(data)
@@ -198,13 +207,23 @@ def _zip(file: Any) -> Iterator[Member | Problem]:
             if len(infos) > MAX_MEMBERS:
                 yield Problem("bomb", 0, 0, f"more than {MAX_MEMBERS} members")
                 return
+            size = file.seek(0, io.SEEK_END)
+            budget = _Budget(min(MAX_MEMBER_BYTES, allowance(size)))
             for info in infos:
-                yield from _zip_member(bundle, info)
+                if budget.left <= 0:
+                    yield Problem(
+                        "bomb",
+                        max(info.header_offset, 0),
+                        0,
+                        f"more came out of {size} bytes than a log could be: the rest is left out",
+                    )
+                    return
+                yield from _zip_member(bundle, info, budget)
     except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, NotImplementedError, OverflowError) as error:
         yield Problem("corrupt_archive", 0, 0, f"zip: {type(error).__name__}: {str(error)[:120]}")
 
 
-def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Member | Problem]:
+def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> Iterator[Member | Problem]:
     if info.is_dir():
         return
     mode = info.external_attr >> 16
@@ -212,7 +231,8 @@ def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Memb
     if reason:
         yield Problem("unsafe_member", max(info.header_offset, 0), 0, f"{_short(info.filename)}: {reason}")
         return
-    if info.file_size > (64 << 20) and info.file_size > MAX_RATIO * max(info.compress_size, 1):
+    is_dense = info.file_size > (64 << 20) and info.file_size > MAX_RATIO * max(info.compress_size, 1)
+    if is_dense or info.file_size > allowance(info.compress_size):
         yield Problem(
             "bomb", max(info.header_offset, 0), 0, f"{_short(info.filename)}: {info.file_size} bytes from {info.compress_size}"
         )
@@ -226,11 +246,11 @@ def _zip_member(bundle: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Memb
         modified = datetime(*info.date_time, tzinfo=UTC)
     except ValueError:
         modified = None
-    yield _member(info.filename, info.file_size, modified, inner, min(MAX_MEMBER_BYTES, max(info.file_size, 64 << 20)))
+    yield _member(info.filename, info.file_size, modified, inner, min(MAX_MEMBER_BYTES, max(info.file_size, 64 << 20)), budget)
 
 
-def _member(name: str, size: int, modified: datetime | None, inner: Any, limit: int) -> Member:
-    hashed = _Hashed(inner, limit)
+def _member(name: str, size: int, modified: datetime | None, inner: Any, limit: int, budget: _Budget | None = None) -> Member:
+    hashed = _Hashed(inner, limit, budget or _Budget())
     member = Member(_valid(name), size, modified, io.BufferedReader(hashed, 1 << 20))
     hashed.member = member
     return member

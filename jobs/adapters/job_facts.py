@@ -40,6 +40,8 @@ FLAGS = (
     "foreign_rank_prefix",
     "partial",
     "series_dropped",
+    "assumed_zone",
+    "set_aside",
 )
 """All flags that a job can carry."""
 _FROM_FILES = ("truncated", "interleaved", "glued", "decode_errors", "empty_file", "foreign_rank_prefix", "series_dropped")
@@ -293,6 +295,8 @@ def _flag(done: JobRead, facts: JobFacts, shifts: dict[str, int]) -> None:
     attempts = {a for batch in done.rows.batches("log_records") for a in pc.unique(batch["attempt"]).to_pylist() if a}
     if attempts:
         facts.flags.add("restarts")
+    if "assumed_zone" in facts.flags:
+        facts.notes.append("the scheduler's times name no zone: they were taken as UTC")
     if done.job.record is not None and not done.record.has_record:
         facts.flags.add("broken_record")
         facts.notes.append("job.json could not be read: everything was inferred from the other files")

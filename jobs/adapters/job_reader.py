@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from jobs.adapters import bundles, job_record, registry
-from jobs.adapters.archive import FoundFile, JobFiles, read_bytes
+from jobs.adapters.archive import FoundFile, JobFiles, open_file, read_bytes
 from jobs.adapters.base import Adapter, FileContext, Problem, Rows, Tally
 from jobs.adapters.job_record import JobRecord
 from jobs.adapters.job_tables import JobTables, message_key_column, to_batch
@@ -120,7 +120,7 @@ def sha256_of(file: FoundFile) -> str | None:
     if file.refusal is not None:
         return None
     try:
-        with open(file.place, "rb") as stream:
+        with open_file(file.place) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None
@@ -153,7 +153,7 @@ def _read_file(done: JobRead, file: FoundFile, digest: str | None, seen: Seen) -
             return
         seen[content] = file.path
     try:
-        with open(file.place, "rb") as raw:
+        with open_file(file.place) as raw:
             _read_opened(done, report, raw, file)
     except OSError as error:
         reason = "vanished" if isinstance(error, FileNotFoundError) else "unreadable"

@@ -70,7 +70,8 @@ def results(done: JobRead) -> Iterator[Result]:
     )
     yield "ranks", schema_of("ranks"), iter(_redacted("ranks", facts.ranks))
     yield "quarantine", schema_of("quarantine"), iter(_one("quarantine", list(_quarantine(done))))
-    yield "training_jobs", schema_of("training_jobs"), iter(_redacted("training_jobs", [_job_row(done, facts)]))
+    if not done.job.is_export:
+        yield "training_jobs", schema_of("training_jobs"), iter(_redacted("training_jobs", [_job_row(done, facts)]))
     yield (
         "ingested_files",
         schema_of("ingested_files"),
@@ -276,6 +277,11 @@ def job_hash(reports: list[FileReport]) -> str:
         if "!" not in report.path:
             digest.update(f"{report.path}\0{report.sha256}\n".encode())
     return digest.hexdigest()
+
+
+def content_hash(job: JobFiles, hashes: dict[str, str | None]) -> str:
+    """Hash of a job's files by their contents, as `training_jobs.job_hash` has it."""
+    return job_hash([FileReport(file.path, hashes[file.path], file.size, None) for file in job.files])
 
 
 def _job_row(done: JobRead, facts: JobFacts) -> dict[str, Any]:

@@ -73,8 +73,8 @@ def jobs_of(orphans: list[FoundFile], taken: set[str]) -> list[JobFiles]:
         found.setdefault(_run_beside(file.path, runs) or _stem(file.path), []).append(file)
     for file in exports:
         rows.update(scheduler_jobs(file.place))
-        found.setdefault(f"scheduler/{_stem(file.path)}", []).append(file)
-    return _named(found, _without(rows, taken))
+    told = [JobFiles(f"scheduler/{_stem(file.path)}", "", (file,), is_export=True) for file in exports]
+    return [*_named(found, _without(rows, taken)), *told]
 
 
 def _without(rows: dict[str, SchedulerJob], taken: Collection[str]) -> dict[str, SchedulerJob]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from jobs.adapters.archive import open_file
 from jobs.adapters.base import FileContext, Parsed, Problem, Rows, Tally
 from jobs.adapters.job_record import JobRecord, is_running, state_of
 from jobs.adapters.lines import LineReader
@@ -57,7 +58,9 @@ class SchedulerJob:
     def record(self, zone: str = "UTC") -> JobRecord:
         """The job's record."""
         get = self.fields.get
-        times = {name: from_us(parse_iso(get(name, ""), zone)) for name in ("Submit", "Start", "End")}
+        told = {name: get(name, "") for name in ("Submit", "Start", "End")}
+        times = {name: from_us(parse_iso(text, zone)) for name, text in told.items()}
+        is_assumed = any(times[name] and not _ZONE.search(text) for name, text in told.items())
         state = state_of(get("State"))
         nodes = expand(get("NodeList", ""))
         code = get("ExitCode", "").partition(":")[0]
@@ -79,6 +82,7 @@ class SchedulerJob:
             config=comment,
             has_record=True,
             zone=zone,
+            flags={"assumed_zone"} if is_assumed else set(),
         )
 
 
@@ -96,6 +100,7 @@ _CONFIG_FIELDS = (
     "WorkDir",
     "Reason",
 )
+_ZONE = re.compile(r"(?:[Zz]|[+-]\d\d:?\d\d)$")
 _GPUS = re.compile(r"gres/gpu(?::\w+)?=(\d{1,6})")
 
 
@@ -225,7 +230,7 @@ def scheduler_jobs(place: str) -> dict[str, SchedulerJob]:
     jobs: dict[str, SchedulerJob] = {}
     steps: dict[str, SchedulerJob] = {}
     try:
-        with open(place, "rb") as stream:
+        with open_file(place) as stream:
             for record in SacctReader(stream).records():
                 shown, raw = record.fields.get("JobID", ""), record.fields.get("JobIDRaw", "")
                 raw = raw or shown

@@ -20,12 +20,17 @@ CHUNK = 1 << 20
 HEAD = 64 << 10
 BOMB_BYTES = 256 << 20
 BOMB_RATIO = 200
-ZSTD_SLICE = 1 << 10
 """A compressed file is a bomb when it has grown beyond both: text logs compress up to about a hundredfold."""
+ZSTD_SLICE = 1 << 10
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\x00", "xz"), (b"BZh", "bzip2"),
 )  # fmt: skip
+
+
+def allowance(packed: int) -> int:
+    """Bytes that so many compressed ones may become; beyond, they are a bomb."""
+    return max(BOMB_BYTES, BOMB_RATIO * packed)
 
 
 def compression(head: bytes) -> str | None:
@@ -53,7 +58,7 @@ class Decompressed(io.RawIOBase):
         self.kind = compression(self._ahead)
         self.problems: list[Problem] = []
         self.n_out = 0
-        self._limit = max(BOMB_BYTES, (size or 0) * BOMB_RATIO)
+        self._limit = allowance(size or 0)
         self._inflate: Any = _inflater(self.kind) if self.kind else None
         self._out = b""
         self._done = False
@@ -76,6 +81,7 @@ class Decompressed(io.RawIOBase):
             return data
         while not self._out and not self._done:
             self._out = self._more(max(n, HEAD))
+        n = min(n, self._limit + 1 - self.n_out)
         data, self._out = self._out[:n], self._out[n:]
         self.n_out += len(data)
         if self.n_out > self._limit:

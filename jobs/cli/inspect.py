@@ -65,6 +65,7 @@ class JobView:
     last_at: str | None = None
     files: list[FileView] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    is_export: bool = False
 
 
 @click.command("inspect", short_help="What an archive holds and what reads it; no writes.")
@@ -104,13 +105,11 @@ def inspect(path: Path, budget_s: float, say: Any = None) -> tuple[list[JobView]
 
 
 def _jobs(path: Path) -> list[JobFiles]:
-    from jobs.adapters.archive import FoundFile, JobFiles, find_jobs, shown
+    from jobs.adapters.archive import JobFiles, find_jobs, shown, single_file
 
     if path.is_dir():
         return find_jobs(path)
-    status = path.stat()
-    file = FoundFile(shown(path.name), str(path), status.st_size, status.st_mtime_ns)
-    return [JobFiles(shown(path.stem), "", (file,), None, {}, ("no_record",))]
+    return [JobFiles(shown(path.stem), "", (single_file(path),), None, {}, ("no_record",))]
 
 
 def _view(job: JobFiles, deadline: float) -> JobView:
@@ -125,6 +124,8 @@ def _view(job: JobFiles, deadline: float) -> JobView:
         view.sources = {source: sorted(ranks) for source, (ranks, _) in facts.seen.items() if ranks}
         view.first_at, view.last_at = _text(facts.started_at), _text(facts.ended_at)
         view.notes = facts.notes
+        if job.is_export:
+            view.is_export, view.notes = True, ["an accounting export: its rows are jobs, it is none"]
         view.files = [_file(report) for report in done.reports]
         _note_metrics(view, done)
     return view
@@ -157,6 +158,7 @@ def _safe(text: str) -> str:
 def _recognised(job: JobFiles) -> JobView:
     """A job of which only the heads of files were looked at, since time ran out."""
     from jobs.adapters import registry
+    from jobs.adapters.archive import open_file
     from jobs.adapters.streams import Decompressed, peek
 
     view = JobView(job.job_id, job.root, notes=["only recognised, not read: time was up (--budget)"])
@@ -164,7 +166,7 @@ def _recognised(job: JobFiles) -> JobView:
         name, confidence, state = None, None, "quarantined"
         if file.refusal is None and file.path != job.record:
             try:
-                with open(file.place, "rb") as raw:
+                with open_file(file.place) as raw:
                     head, _ = peek(Decompressed(raw, file.size))
                 adapter, confidence = registry.choose(file.path, head)
                 name, state = (adapter.name, "recognised") if adapter else (None, "unknown" if head else "empty")
@@ -188,7 +190,7 @@ def _totals(views: list[JobView]) -> dict[str, Any]:
     n_records = sum(f.n_records or 0 for f in files)
     n_kept = n_records - sum(f.n_quarantined or 0 for f in files)
     return {
-        "n_jobs": len(views),
+        "n_jobs": sum(not view.is_export for view in views),
         "n_files": len(files),
         "n_records": n_records,
         "n_quarantined": n_records - n_kept,

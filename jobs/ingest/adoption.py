@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction
 
 from jobs.core import lake as plain_lake
 from jobs.core.errors import ContractError
-from jobs.core.rules import rules_of
+from jobs.core.rules import Rule, rules_of
 from schemas import tables
 from schemas.contract import discrepancies
 
@@ -42,18 +42,23 @@ def counter(scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
 def count_broken(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> list[int]:
     """Rows of a staged file, then those that break each rule of the table's contract."""
     table = tables()[name]
-    wanted = ["count(*)"]
-    wanted += [f"count(*) FILTER (WHERE {rule.broken.replace('`', chr(34))})" for rule in rules_of(table) if rule.broken]
-    key = ", ".join(f'"{column}"' for column in table.key)
-    wanted.append(f"count(*) - count(DISTINCT hash({key}))")
+    wanted = ["count(*)", *(breaks(rule, table.key) for rule in rules_of(table))]
     query = f"SELECT {', '.join(wanted)} FROM read_parquet(?)"  # noqa: S608 - the contract's own rules and names
     return [int(n) for n in connection.execute(query, [str(file)]).fetchone() or ()]
 
 
-def note_counts(connection: duckdb.DuckDBPyConnection, file: Path, final: Path, name: str) -> None:
+def breaks(rule: Rule, key: tuple[str, ...]) -> str:
+    """Rows that break a rule, as DuckDB counts them; the rule without a condition is that of the key."""
+    if rule.broken:
+        return f"count(*) FILTER (WHERE {rule.broken.replace('`', chr(34))})"
+    columns = ", ".join(f'"{column}"' for column in key)
+    return f"count(*) - count(DISTINCT hash({columns}))"
+
+
+def note_counts(connection: duckdb.DuckDBPyConnection, file: Path, final: Path, counts: Sequence[int]) -> None:
     """Put a file's counts, and the first and last of its jobs, beside the place that it is going to have."""
     first, last = connection.execute("SELECT min(job_id), max(job_id) FROM read_parquet(?)", [str(file)]).fetchone() or ("", "")
-    _counts_of(final).write_text(json.dumps({"counts": count_broken(connection, file, name), "jobs": [first, last]}))
+    _counts_of(final).write_text(json.dumps({"counts": counts, "jobs": [first, last]}))
 
 
 def _counts_of(file: Path) -> Path:

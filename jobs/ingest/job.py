@@ -20,7 +20,8 @@ from jobs.core.errors import CheckError, UsageError
 from jobs.core.runner import StageContext
 from jobs.core.tables import spark_schema
 from jobs.ingest.adoption import adopt, holds_any
-from jobs.ingest.manifest import SETTLE_S, Known, Plan, bins, known_jobs, next_batch, packed, plan
+from jobs.ingest.manifest import SETTLE_S, Known, Plan, bins, known_exports, known_jobs, next_batch, plan
+from jobs.ingest.packing import packed
 from jobs.ingest.transform import imbalances
 from jobs.ingest.worker import SUMMARY_DDL, reader
 from schemas import tables
@@ -38,7 +39,9 @@ def run(context: StageContext) -> None:
         ledger = plain_lake.rows(context.lake.root, "ingested_files", columns=["job_id", "ingest_batch"])
         known = known_jobs(jobs, ledger)
         is_refresh = context.is_refresh
-        todo = plan(find_jobs(context.archive), known, float(context.settings.get("settle_s", SETTLE_S)), is_refresh)
+        columns = ["job_id", "path", "size_bytes", "modified_at"]
+        exports = known_exports(plain_lake.rows(context.lake.root, "ingested_files", columns, [("adapter", "=", "sacct")]))
+        todo = plan(find_jobs(context.archive), known, float(context.settings.get("settle_s", SETTLE_S)), is_refresh, exports)
         report_waiting(todo)
         if todo.to_read:
             hashes = {} if is_refresh else comparable(known)
@@ -87,6 +90,8 @@ def replace_jobs(context: StageContext, todo: Plan, hashes: dict[str, str], batc
     summaries = stage_rows(context, todo, staging, {job: h for job, h in hashes.items() if job in wanted}, batch)
     done = sorted(row["job_id"] for row in summaries if row["outcome"] == "read")
     report_waiting(Plan((), tuple((row["job_id"], row["detail"]) for row in summaries if row["outcome"] == "unsettled")))
+    for row in (row for row in summaries if row["outcome"] == "read" and row["detail"]):
+        print(f"ingest: {row['job_id']} was set aside: {row['detail']}", file=sys.stderr, flush=True)  # noqa: T201
     if not done:
         return
     written = {table for row in summaries for table in row["tables"].split(",") if table}
@@ -110,8 +115,8 @@ def stage_rows(context: StageContext, todo: Plan, staging: str, hashes: dict[str
     """Let the workers read the jobs; one summary row a job comes back."""
     spark = context.spark
     filled = bins(todo.to_read, spark.sparkContext.defaultParallelism)
-    tasks = [(f"task-{i:05d}", bytearray(packed(jobs))) for i, jobs in enumerate(filled)]
-    given = spark.sparkContext.parallelize(tasks, len(tasks)).toDF("task string, jobs binary")
+    tasks = [(f"task-{i:05d}", packed(jobs)) for i, jobs in enumerate(filled)]
+    given = spark.sparkContext.parallelize(tasks, len(tasks)).toDF("task string, jobs string")
     found = given.mapInArrow(reader(staging, hashes, batch, lake_key(context.lake.root)), SUMMARY_DDL).toArrow()
     return list(found.to_pylist())
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from jobs.adapters import job_record
 from jobs.adapters.archive import JobFiles, read_bytes
 from jobs.adapters.job_results import listing_hash
+from jobs.adapters.stamps import to_us
 
 SETTLE_S = 5.0
 """A job whose end no record tells is left for later while a file changed in the last seconds (setting `settle_s`)."""
@@ -62,13 +63,35 @@ EMPTY_HASH = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 """SHA-256 of nothing: the content hash of a job without files."""
 
 
-def plan(jobs: Sequence[JobFiles], known: Mapping[str, Known], settle_s: float = SETTLE_S, is_refresh: bool = False) -> Plan:
+Exports = Mapping[str, set[tuple[str, int, int | None]]]
+"""Accounting exports that were read: paths, sizes and times (microseconds) by the name under which the ledger has them."""
+
+
+def known_exports(ledger: pa.Table) -> Exports:
+    """Exports in the ledger's rows of job_id, path, size_bytes, modified_at: they are no jobs and only the ledger knows them."""
+    found: dict[str, set[tuple[str, int, int | None]]] = {}
+    for row in ledger.to_pylist():
+        at = row["modified_at"]
+        found.setdefault(row["job_id"], set()).add((row["path"], row["size_bytes"], to_us(at) if at else None))
+    return found
+
+
+def plan(
+    jobs: Sequence[JobFiles],
+    known: Mapping[str, Known],
+    settle_s: float = SETTLE_S,
+    is_refresh: bool = False,
+    exports: Exports = MappingProxyType({}),
+) -> Plan:
     """Compare an archive's jobs with what the lake knows."""
     to_read: list[JobFiles] = []
     unsettled: list[tuple[str, str]] = []
     for job in jobs:
         have = known.get(job.job_id)
         if have is not None and have.listing_hash == listing_hash(job) and not is_refresh:
+            continue
+        listed = {(file.path, file.size, file.modified_ns // 1000) for file in job.files}
+        if job.is_export and exports.get(job.job_id) == listed and not is_refresh:
             continue
         why = unsettled_because(job, settle_s)
         if why:
@@ -108,11 +131,6 @@ def bins(jobs: Sequence[JobFiles], n_cores: int) -> list[list[JobFiles]]:
         filled[at][1].append(job)
         filled[at] = (filled[at][0] + sum(f.size for f in job.files) + 65536, filled[at][1])
     return [jobs for _, jobs in filled if jobs]
-
-
-def packed(jobs: Sequence[JobFiles]) -> bytes:
-    """Jobs as bytes for a worker of our own session."""
-    return pickle.dumps(list(jobs))
 
 
 def next_batch(jobs: pa.Table) -> int:

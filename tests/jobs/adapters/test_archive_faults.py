@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import os
 import pickle
+import socket
 import struct
 import tarfile
 import time
@@ -16,8 +20,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import zstandard
 
-from jobs.adapters import bundles, job_results, redaction
+from jobs.adapters import archive, bundles, job_results, redaction, streams
 
 LINE = "2026-11-30 03:00:00.000 [rank{r}] hello {i}\n"
 WHERE = "logs/n{n}/r_x/attempt_0/{l}/stdout.log"
@@ -216,10 +221,6 @@ def test_28_of_a_hostile_tar_only_harmless_members_are_read(job, read, tmp_path)
 
 @pytest.mark.parametrize("pack", ["gz", "zst"])
 def test_28_compressed_bundles_are_streamed_too(job, read, pack):
-    import gzip
-
-    import zstandard
-
     data = bundle(
         [
             member("logs/rank2.log", log_of(2).encode()),
@@ -240,10 +241,6 @@ def test_28_a_truncated_tar_keeps_the_members_before_the_break(job, read):
 
 
 def test_29_bombs_are_stopped_at_bounded_memory(job, read):
-    import gzip
-
-    import zstandard
-
     zeros = b"0" * (1 << 20)
     held = io.BytesIO()
     with gzip.GzipFile(fileobj=held, mode="wb") as out:
@@ -269,10 +266,27 @@ def test_29_bombs_are_stopped_at_bounded_memory(job, read):
     assert time.monotonic() - began < 120
 
 
-def _zip_of(data):
+@pytest.mark.parametrize("pack", ["gzip", "bz2", "lzma", "zstandard", "zip", "zip of many", "tar.gz"])
+def test_29_whatever_packs_it_a_bomb_ends_at_its_limit_with_a_reason(job, read, monkeypatch, pack):
+    monkeypatch.setattr(streams, "BOMB_BYTES", 100_000)
+    monkeypatch.setattr(streams, "BOMB_RATIO", 10)
+    text = b"2026-11-30 03:00:00 boom\n" * 20_000
+    packers = {
+        "gzip": gzip.compress, "bz2": bz2.compress, "lzma": lzma.compress, "zstandard": zstandard.ZstdCompressor().compress,
+        "zip": _zip_of, "zip of many": lambda data: _zip_of(*[data[:90_000]] * 20),
+        "tar.gz": lambda data: gzip.compress(bundle([member("inner.log", data)])),
+    }  # fmt: skip
+    rows = read(job({"logs/a.log": packers[pack](text), "logs/rank1.log": log_of(1)}))
+    assert "bomb" in reasons(rows)
+    assert sum(row["message"] == "boom" for row in rows["log_records"]) <= 5000  # of 20,000; of 72,000 in the zip of many
+    assert sum(row["rank"] == 1 for row in rows["log_records"]) == 3
+
+
+def _zip_of(*texts):
     held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as box:
-        box.writestr("inner.log", data)
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as box:
+        for i, data in enumerate(texts):
+            box.writestr(f"inner{i or ''}.log", data)
     return held.getvalue()
 
 
@@ -348,6 +362,25 @@ def test_35_no_secret_reaches_any_table(job, read):
     keyed = [row["message"].split("redacted:keyed:")[1][:8] for row in rows["log_records"] if "redacted:keyed" in row["message"]]
     assert len(keyed) == 2
     assert keyed[0] == keyed[1]  # equal secrets stay comparable
+
+
+def test_28_pipes_sockets_and_devices_of_an_archive_are_named_and_never_opened(job, read):
+    root = job({"logs/rank0.log": log_of(0)})
+    os.mkfifo(root / "logs" / "rank1.log")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "metrics.sock"))
+        (root / "zero.log").symlink_to("/dev/zero")
+        rows = read(root)
+    assert sum(row["reason"] == "not_a_regular_file" for row in rows["quarantine"]) == 3
+    assert states(rows)["logs/rank1.log"] == "quarantined"
+    assert len(rows["log_records"]) == 3
+
+
+def test_28_a_pipe_that_takes_a_files_place_keeps_nobody_waiting(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        archive.open_file(str(tmp_path / "pipe"))
+    assert archive.read_bytes(str(tmp_path / "pipe"), 10) == b""
 
 
 def test_46_a_walk_does_not_follow_a_loop_of_links(job, read):
@@ -507,8 +540,6 @@ def test_35_placeholders_are_made_with_the_key_in_use(monkeypatch):
 
 
 def test_29_a_zip_inside_a_compressed_stream_is_read_member_by_member_within_its_cap(job, read, monkeypatch):
-    import gzip
-
     files = {"box.zip.gz": gzip.compress(_zip_of(log_of(0).encode()))}
     rows = read(job(files))
     assert [row["message"] for row in rows["log_records"]] == ["hello 0", "hello 1", "hello 2"]

@@ -269,11 +269,17 @@ def test_an_archive_without_records_gets_its_jobs_from_sacct_and_paths(tmp_path)
         'Traceback (most recent call last):\n  File "a", line 1, in f\nE: x\ntorch.ChildFailedError: \n'
     )
     found = {job.job_id: job for job in find_jobs(tmp_path)}
-    assert {"c/123@2026-11-30T02:00:00", "other"} <= set(found)
+    assert set(found) == {"c/123@2026-11-30T02:00:00", "other", "scheduler/sacct"}
+    with read_files(found["scheduler/sacct"]) as export:  # in the ledger, and no job
+        books = export.tables()
+    assert "training_jobs" not in books
+    assert books["ingested_files"]["n_kept"].to_pylist() == [2]
     with read_files(found["c/123@2026-11-30T02:00:00"]) as done:
         tables = done.tables()
     (row,) = tables["training_jobs"].to_pylist()
     assert (row["name"], row["state"], row["nodes"]) == ("gpt", "CANCELLED", ["gpu001", "gpu002"])
+    assert "assumed_zone" in row["flags"]
+    assert "the scheduler's times name no zone: they were taken as UTC" in row["notes"]
     assert tables["log_records"]["rank"].to_pylist() == [0, 1, 0, 1]
 
 

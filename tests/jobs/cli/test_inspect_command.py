@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,14 @@ def test_a_broken_file_is_named_with_its_reason_and_the_rest_is_read(examples, t
     told = inspect(tmp_path).stdout
     assert "truncated_gzip" in told
     assert "timeline_rank3.jsonl.gz" in told
+
+
+def test_a_pipe_is_named_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "events"
+    os.mkfifo(pipe)
+    done = inspect(pipe)
+    assert done.returncode == 0
+    assert "not_a_regular_file" in done.stdout
 
 
 def test_a_path_that_is_not_there_is_one_line():
