@@ -13,8 +13,8 @@ export UV_NATIVE_TLS := 1
 run: setup  ## run the nightly DAG through Airflow on the example archive
 	@examples/night.sh $(ARCHIVE) $(LAKE) $(REPORT)
 
-test: setup  ## run the tests
-	$(BIN)/python -m pytest
+test: setup  ## run the tests: one worker for what needs Spark, one for all else
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
 check: setup  ## formatting, types, import contracts, generated files
 	$(BIN)/ruff check .
