@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from deltalake import DeltaTable, write_deltalake
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from jobs.core.query import aggregate
 from jobs.diagnoses.assemble import case_of, diagnosis_row
 from jobs.log_diffs.assemble import diff_rows
 from ml.log_diffs.cross_job import EXPOSURES, compare
@@ -96,7 +98,7 @@ def timed(run: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
 
 
 def in_duckdb(folder: Path) -> pd.DataFrame:
-    """The same query as `jobs.log_diffs.transform.sides`, over the same Delta files, and the same verdicts."""
+    """The same query as `jobs.log_diffs.transform.diffs`, over the same Delta files, and the same verdicts."""
     base = duckdb.connect()
     for name in ("jobs", "job_templates", "baselines"):
         files = DeltaTable(str(folder / name)).file_uris()
@@ -133,29 +135,42 @@ def in_duckdb(folder: Path) -> pd.DataFrame:
     return compare(base.execute(sql).df())
 
 
-def in_spark(spark: Any, folder: Path, *, over_events: bool) -> pd.DataFrame:
-    from pyspark.sql import functions as F
+def counts(folder: str, jobs: list[str]) -> pa.Table:
+    """As the stage reads its counts, from the folder of this benchmark."""
+    schema = pa.schema(
+        [("job_id", pa.string()), ("template_id", pa.string()), ("n_events", pa.int64()), ("last_iteration", pa.int64())]
+    )
+    summed = {"n_events": "sum", "last_iteration": "max"}
+    return aggregate(DeltaTable(f"{folder}/job_templates"), schema, schema.names[:2], summed, [("job_id", "in", jobs)])
 
-    from jobs.log_diffs.transform import diffs, exposures, sides, template_sums
+
+def in_spark(spark: Any, folder: Path, *, over_events: bool) -> pd.DataFrame:
+    """The stage's diff; over raw events Spark counts them first, and each bucket gets the counts of its jobs."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from jobs.log_diffs.transform import DIFF_SCHEMA, diffs, sides, verdicts
 
     def table(name: str) -> Any:
         return spark.read.format("delta").load(str(folder / name))
 
-    jobs, baselines = table("jobs"), table("baselines")
-    counted = (
-        table("events")
-        .groupBy("job_id", "template_id")
-        .agg(F.count("*").alias("n_events"), F.max("iteration").alias("last_iteration"))
-        if over_events
-        else table("job_templates")
-    )
-    sums = template_sums(counted).persist()
-    try:
-        exposed = exposures(jobs, sums).persist()
-        return diffs(sides(baselines, exposed, sums)).where("change <> 'same'").toPandas()
-    finally:
-        sums.unpersist()
-        exposed.unpersist()
+    compared = sides(table("baselines"), table("jobs"))
+    if over_events:
+        counted = (
+            table("events")
+            .groupBy("job_id", "template_id")
+            .agg(F.count("*").alias("n_events"), F.max("iteration").alias("last_iteration"))
+        )
+        needed = compared.select(F.col("bucket").alias("share"), F.col("source").alias("job_id")).distinct()
+        shares = F.broadcast(needed).join(counted, "job_id").groupBy("share")
+        found = (
+            compared.groupBy("bucket")
+            .cogroup(shares)
+            .applyInArrow(lambda sides, counts: verdicts(lambda jobs: counts, sides), from_arrow_schema(DIFF_SCHEMA))
+        )
+    else:
+        found = diffs(compared, partial(counts, str(folder)))
+    return found.where("change <> 'same'").toPandas()
 
 
 def same(one: pd.DataFrame, other: pd.DataFrame) -> bool:

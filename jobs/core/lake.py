@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.core.errors import FleetdiffError
-from jobs.core.query import Filters, literal, select
+from jobs.core.query import Filters, aggregate, literal, select
 from schemas import tables
 
 UNREADABLE = re.compile(r"[\[\]]|%[0-9A-Fa-f]{2}")
@@ -44,6 +44,13 @@ def check_name(lake: str | Path) -> None:
 def rows(lake: str | Path, name: str, columns: Sequence[str] | None = None, filters: Filters | None = None) -> pa.Table:
     """Rows of a table that satisfy every filter, e.g. `[("job_id", "=", "job-1")]`, as Arrow."""
     return select(open_table(lake, name), arrow_schema(name), columns, filters)
+
+
+def aggregates(
+    lake: str | Path, name: str, by: Sequence[str], values: Mapping[str, str], filters: Filters | None = None
+) -> pa.Table:
+    """One row a group, summed up where the rows are read: `aggregates(lake, "job_templates", ["job_id"], {"n_events": "sum"})`."""
+    return aggregate(open_table(lake, name), arrow_schema(name), by, values, filters)
 
 
 def write_rows(lake: str | Path, name: str, rows: pa.Table, jobs: Sequence[str] | None = None) -> None:

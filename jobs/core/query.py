@@ -8,7 +8,7 @@ back into Python while the process ends.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from deltalake import DeltaTable, QueryBuilder
 Filters = Sequence[tuple[str, str, Any]]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AGGREGATES = {"sum": "sum", "max": "max", "min": "min"}
 _OPERATORS = frozenset({"=", "!=", "<", "<=", ">", ">=", "in", "not in"})
 
 
@@ -27,11 +28,30 @@ def select(table: DeltaTable, schema: pa.Schema, columns: Sequence[str] | None, 
     Raises KeyError for a column that the schema lacks, ValueError for an unknown operator.
     """
     names = list(columns) if columns else list(schema.names)
-    wanted = pa.schema([schema.field(name) for name in names])
-    query = f"SELECT {', '.join(_name(name) for name in names)} FROM lookup"  # noqa: S608 - names of the contract, quoted
+    listed = ", ".join(_name(name) for name in names)
+    return _asked(table, schema, f"SELECT {listed} FROM lookup{_where(schema, filters)}", names)  # noqa: S608 - contract's names
+
+
+def aggregate(
+    table: DeltaTable, schema: pa.Schema, by: Sequence[str], values: Mapping[str, str], filters: Filters | None
+) -> pa.Table:
+    """One row a group of `by`, e.g. with `values` `{"n_events": "sum", "last_iteration": "max"}`, under the columns' own names.
+
+    Raises KeyError for a column that the schema lacks or another aggregate, ValueError for an unknown operator.
+    """
+    keys = ", ".join(_name(name) for name in by)
+    made = [f"{_AGGREGATES[how]}({_name(name)}) AS {_name(name)}" for name, how in values.items()]
+    query = f"SELECT {', '.join([keys, *made])} FROM lookup{_where(schema, filters)} GROUP BY {keys}"  # noqa: S608 - contract's names
+    return _asked(table, schema, query, [*by, *values])
+
+
+def _where(schema: pa.Schema, filters: Filters | None) -> str:
     conditions = [_condition(schema, column, operator, value) for column, operator, value in filters or ()]
-    if conditions:
-        query += " WHERE " + " AND ".join(conditions)
+    return " WHERE " + " AND ".join(conditions) if conditions else ""
+
+
+def _asked(table: DeltaTable, schema: pa.Schema, query: str, names: Sequence[str]) -> pa.Table:
+    wanted = pa.schema([schema.field(name) for name in names])
     stream = QueryBuilder().register("lookup", table).execute(query)
     reader = pa.RecordBatchReader._import_from_c_capsule(stream.__arrow_c_stream__())
     return _as(reader.read_all(), wanted)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pyarrow as pa
+
+from jobs.core.lake import aggregates
 from jobs.core.runner import StageContext
-from jobs.log_diffs.transform import TABLES, Inputs, bundles, diffs, exposures, findings, rows_of, sides, template_sums
+from jobs.log_diffs.transform import TABLES, Inputs, bundles, diffs, findings, rows_of, sides
 
 
 def run(context: StageContext) -> None:
@@ -22,12 +27,16 @@ def run(context: StageContext) -> None:
         context.read("training_jobs"),
         context.read("job_templates"),
     )
-    sums = template_sums(inputs.all_job_templates).persist()
-    exposed = exposures(inputs.all_jobs, sums).persist()
-    verdicts = diffs(sides(inputs.baselines, exposed, sums)).persist()
+    verdicts = diffs(sides(inputs.baselines, inputs.all_jobs), partial(counts, context.lake.root)).persist()
     found = findings(bundles(inputs, verdicts)).persist()
     try:
         context.write_all({name: rows_of(found, name) for name in TABLES})
     finally:
-        for kept in (found, verdicts, exposed, sums):
+        for kept in (found, verdicts):
             kept.unpersist()
+
+
+def counts(lake: str, jobs: list[str]) -> pa.Table:
+    """Events and last iteration by job and template, of these jobs."""
+    summed = {"n_events": "sum", "last_iteration": "max"}
+    return aggregates(lake, "job_templates", ["job_id", "template_id"], summed, [("job_id", "in", jobs)])

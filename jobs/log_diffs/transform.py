@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from jobs.core.tables import spark_schema
 from jobs.log_diffs.assemble import diff_rows
-from ml.log_diffs.cross_job import DIFF_COLUMNS, EXPOSURES, compare, pooled
+from ml.log_diffs.cross_job import DIFF_COLUMNS, compare, pooled
 from schemas import tables
 
 MAX_EVENTS = 8
@@ -22,10 +25,12 @@ MAX_BASELINES = 8
 """More would not change a median and a range that a person looks at; the best matches come first."""
 MAX_CHARACTERS = 16_384
 BUCKETS = 8
+Counts = Callable[[list[str]], pa.Table]
+"""`job_id, template_id, n_events, last_iteration`, one row a job and template, of the jobs asked for."""
 TABLES = ("log_findings", "node_findings", "onsets")
-DIFF_SCHEMA = (
-    "job_id string, template_id string, n_events double, n_baseline_events double, n_baselines long, n_baselines_with long, "
-    "rate double, median_rate double, min_rate double, max_rate double, p_value double, q_value double, change string"
+_TEXT, _WHOLE = ("job_id", "template_id", "change"), ("n_baselines", "n_baselines_with")
+DIFF_SCHEMA = pa.schema(
+    (name, pa.string() if name in _TEXT else pa.int64() if name in _WHOLE else pa.float64()) for name in ("job_id", *DIFF_COLUMNS)
 )
 
 
@@ -47,63 +52,58 @@ class Inputs:
     all_job_templates: DataFrame
 
 
-def template_sums(job_templates: DataFrame) -> DataFrame:
-    """Events and last iteration by job and template: `job_id, template_id, n_events, last_iteration`; read once, kept."""
-    return job_templates.groupBy("job_id", "template_id").agg(
-        F.sum("n_events").cast("double").alias("n_events"), F.max("last_iteration").alias("last_iteration")
-    )
+def sides(baselines: DataFrame, jobs: DataFrame) -> DataFrame:
+    """Whose counts are held against each other: a row a side of each comparison.
 
-
-def exposures(jobs: DataFrame, sums: DataFrame) -> DataFrame:
-    """What counts are divided by: `job_id, hours` (rank-hours), `ranks, iterations`, for every job."""
-    last = sums.groupBy("job_id").agg(F.max("last_iteration").alias("iterations"))
-    ranks = F.greatest(F.coalesce(F.col("world_size"), F.lit(1)), F.lit(1)).cast("double")
-    length_us = F.unix_micros("ended_at") - F.unix_micros("started_at")
-    return jobs.join(last, "job_id", "left").select(
-        "job_id",
-        (F.coalesce(length_us, F.lit(0)) / 3.6e9 * ranks).alias("hours"),
-        ranks.alias("ranks"),
-        F.coalesce("iterations", F.lit(0)).cast("double").alias("iterations"),
-    )
-
-
-def sides(baselines: DataFrame, exposed: DataFrame, sums: DataFrame) -> DataFrame:
-    """Both sides of every comparison of the night: `job_id, template_id`, and `n_k` and `x_k` for side k and exposure x.
-
-    Side 0 is the job, 1 to `MAX_BASELINES` its baselines, best match first; null where there is none. One query whatever
-    the number of jobs, with one shuffle of counts: those of each baseline (`template_sums` of all jobs) are repeated for
-    every job that it serves and put beside the job's own. `exposed` is `exposures` of all jobs. Jobs without a baseline
-    have no row.
+    `job_id, source, position`, where position 0 is the job itself (`source` = `job_id`) and 1 to `MAX_BASELINES` are its
+    baselines, best match first; what counts are divided by (`hours` as rank-hours, `ranks`); `bucket`, a share of the night that
+    one task compares. `jobs` are all jobs. Jobs without a baseline have no row.
     """
     theirs = baselines.where(f"baseline_job_id IS NOT NULL AND position BETWEEN 1 AND {MAX_BASELINES}").select(
         "job_id", F.col("baseline_job_id").alias("source"), "position"
     )
     own = theirs.select("job_id").distinct().select("job_id", F.col("job_id").alias("source"), F.lit(0).alias("position"))
-    sources = theirs.unionByName(own)
-    placed = sources.join(exposed.withColumnRenamed("job_id", "source"), "source")
-    lengths = placed.groupBy("job_id").agg(*[_at(k, x).alias(f"{x}_{k}") for k in range(MAX_BASELINES + 1) for x in EXPOSURES])
-    counted = sums.select(F.col("job_id").alias("source"), "template_id", "n_events")
-    counts = (
-        counted.join(F.broadcast(sources), "source")
-        .groupBy("job_id", "template_id")
-        .agg(*[_at(k, "n_events").alias(f"n_{k}") for k in range(MAX_BASELINES + 1)])
+    ranks = F.greatest(F.coalesce(F.col("world_size"), F.lit(1)), F.lit(1)).cast("double")
+    length_us = F.unix_micros("ended_at") - F.unix_micros("started_at")
+    lengths = jobs.select(
+        F.col("job_id").alias("source"), ranks.alias("ranks"), (F.coalesce(length_us, F.lit(0)) / 3.6e9 * ranks).alias("hours")
     )
-    return counts.join(F.broadcast(lengths), "job_id")
-
-
-def _at(position: int, column: str) -> Column:
-    """The value of a column at one position: few and simple aggregates keep to Spark's fast path, lists would not."""
-    return F.max(F.when(F.col("position") == position, F.col(column)))
-
-
-def diffs(both_sides: DataFrame) -> DataFrame:
-    """Verdicts on every row of `sides`, in few vectorised calls."""
-
-    def verdicts(rows: pd.DataFrame) -> pd.DataFrame:
-        return compare(pooled(rows))[["job_id", *DIFF_COLUMNS]]
-
     bucket = F.pmod(F.hash("job_id"), F.lit(BUCKETS)).alias("bucket")
-    return both_sides.withColumn("bucket", bucket).groupBy("bucket").applyInPandas(verdicts, DIFF_SCHEMA)
+    return theirs.unionByName(own).join(lengths, "source").withColumn("bucket", bucket)
+
+
+def diffs(compared: DataFrame, counts: Counts) -> DataFrame:
+    """Verdicts on all templates of the jobs of `sides`: rows of `DIFF_SCHEMA`.
+
+    One query and a few vectorised calls whatever the number of jobs. Workers read the sums that they need from the table itself;
+    counts are most of the data, and the JVM sees none of them.
+    """
+
+    def of_bucket(rows: pa.Table) -> pa.Table:
+        return verdicts(counts, rows)
+
+    return compared.groupBy("bucket").applyInArrow(of_bucket, from_arrow_schema(DIFF_SCHEMA))
+
+
+def verdicts(counts: Counts, compared: pa.Table) -> pa.Table:
+    """The jobs of one bucket: rows of `DIFF_SCHEMA` from rows of `sides`."""
+    sources = pc.unique(compared["source"])
+    counted = counts(sources.to_pylist())
+    owner = pc.index_in(counted["job_id"], sources).to_numpy().astype(np.int64)
+    iterations = np.zeros(len(sources))
+    np.maximum.at(iterations, owner, pc.fill_null(counted["last_iteration"], 0).to_numpy())
+    # Every side has the entries of its source.
+    at = pc.index_in(compared["source"], sources).to_numpy().astype(np.int64)
+    n = np.bincount(owner, minlength=len(sources))
+    n_entries, first = n[at], (np.cumsum(n) - n)[at]
+    within = np.arange(n_entries.sum()) - np.repeat(np.cumsum(n_entries) - n_entries, n_entries)
+    entry = np.argsort(owner, kind="stable")[np.repeat(first, n_entries) + within]
+    lengths = compared.select(["job_id", "position", "hours", "ranks"]).to_pandas().assign(iterations=iterations[at])
+    template, n_events = pc.dictionary_encode(counted["template_id"].combine_chunks()), counted["n_events"].to_numpy()
+    found = compare(pooled(lengths, np.repeat(np.arange(len(at)), n_entries), template.indices.to_numpy()[entry], n_events[entry]))
+    names = template.dictionary.take(pa.array(found["template_id"].to_numpy(np.int64)))
+    columns = {name: names if name == "template_id" else found[name] for name in DIFF_SCHEMA.names}
+    return pa.table({name: pa.array(column, DIFF_SCHEMA.field(name).type) for name, column in columns.items()}, schema=DIFF_SCHEMA)
 
 
 def notable_events(inputs: Inputs, verdicts: DataFrame) -> DataFrame:

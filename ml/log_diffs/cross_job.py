@@ -101,39 +101,70 @@ def job_diff(
     Each side is (events by template, exposure by `hours`, `ranks`, `iterations`); `hours` are rank-hours. `change` is
     new, missing, more, fewer or same. Identical sides give `same` throughout.
     """
-    ids = sorted({*counts, *(t for other, _ in baselines for t in other)})
-    rows: dict[str, object] = {"template_id": ids}
-    for k, (events, lengths) in enumerate([(counts, exposures), *baselines]):
-        rows[f"n_{k}"] = [float(events.get(t, 0.0)) for t in ids]
-        rows |= {f"{x}_{k}": [float(lengths.get(x, 0.0))] * len(ids) for x in EXPOSURES}
-    return compare(pooled(pd.DataFrame(rows)))
+    both = [(counts, exposures), *baselines]
+    lengths = pd.DataFrame(
+        {"job_id": "", "position": range(len(both)), **{x: [float(own.get(x, 0.0)) for _, own in both] for x in EXPOSURES}}
+    )
+    said = [(k, template, float(n)) for k, (events, _) in enumerate(both) for template, n in sorted(events.items())]
+    rows = pd.DataFrame(said, columns=["row", "template_id", "n_events"]).astype({"row": int, "n_events": float})
+    return compare(pooled(lengths, rows["row"].to_numpy(), rows["template_id"].to_numpy(), rows["n_events"].to_numpy()))[
+        DIFF_COLUMNS
+    ]
 
 
-def pooled(rows: pd.DataFrame) -> pd.DataFrame:
-    """The input of `compare` from rows that hold each side by itself, as a set-based query makes them.
+def pooled(
+    sides: pd.DataFrame, row: npt.NDArray[np.int64], template_ids: npt.NDArray[np.object_] | npt.NDArray[np.int32], n_events: Floats
+) -> pd.DataFrame:
+    """The input of `compare`: one row a job and template of either of its sides, by job and template.
 
-    `n_0` are the job's events, `n_1 …` those of its baselines (NaN or null for none), `x_0`, `x_1 …` their exposures: a
-    side without exposures does not exist. Other columns stay.
+    `sides` has a row a side: `job_id, position, hours, ranks, iterations`, where position 0 is the job and 1, 2, … are its
+    baselines. The three arrays have an entry a side and template:
+    the side's place in `sides`, the template (its id or a code for it), its events.
     """
-    places = sorted(int(c[2:]) for c in map(str, rows.columns) if c.startswith("n_") and c[2:].isdigit() and c != "n_0")
-    present = np.column_stack([rows[f"hours_{k}"].notna().to_numpy() for k in places])
-    n = np.where(present, np.nan_to_num(np.column_stack([rows[f"n_{k}"].to_numpy(float) for k in places])), 0.0)
-    keys = [c for c in ("job_id", "template_id") if c in rows]
-    frame = rows[keys].assign(
-        n_events=np.nan_to_num(rows["n_0"].to_numpy(float)),
-        n_baseline_events=n.sum(axis=1),
-        n_baselines=present.sum(axis=1),
-        n_baselines_with=(n > 0).sum(axis=1),
+    job, jobs = pd.factorize(sides["job_id"], sort=True)
+    template, templates = pd.factorize(template_ids, sort=True)
+    position = sides["position"].to_numpy(np.int64)
+    shape = (len(jobs), int(position.max(initial=1)) + 1)
+    is_there = np.zeros(shape, bool)
+    is_there[job, position] = True
+    lengths = {x: _placed(shape, (job, position), sides[x].to_numpy(float)) for x in EXPOSURES}
+    pairs, place = np.unique(job[row] * max(len(templates), 1) + template, return_inverse=True)
+    owner, what = np.divmod(pairs, max(len(templates), 1))
+    n = _placed((len(pairs), shape[1]), (place, position[row]), np.asarray(n_events, float))
+    present, theirs = is_there[owner, 1:], n[:, 1:]
+    frame = pd.DataFrame(
+        {
+            "job_id": np.asarray(jobs, object)[owner],
+            "template_id": np.asarray(templates, object)[what],
+            "n_events": n[:, 0],
+            "n_baseline_events": theirs.sum(axis=1),
+            "n_baselines": present.sum(axis=1),
+            "n_baselines_with": (theirs > 0).sum(axis=1),
+        }
     )
     for x in EXPOSURES:
-        theirs = np.where(present, np.nan_to_num(np.column_stack([rows[f"{x}_{k}"].to_numpy(float) for k in places])), 0.0)
-        rates = np.where(present, n / np.where(theirs > 0, theirs, np.inf), np.nan)
-        frame[x] = np.nan_to_num(rows[f"{x}_0"].to_numpy(float))
-        frame[f"base_{x}"] = theirs.sum(axis=1)
-        frame[f"min_{x}"], frame[f"max_{x}"] = np.nanmin(rates, axis=1), np.nanmax(rates, axis=1)
+        exposure = lengths[x][owner]
+        rates = np.where(present, theirs / np.where(exposure[:, 1:] > 0, exposure[:, 1:], np.inf), np.nan)
+        frame[x], frame[f"base_{x}"] = exposure[:, 0], exposure[:, 1:].sum(axis=1)
+        frame[f"min_{x}"] = np.where(present, rates, np.inf).min(axis=1)
+        frame[f"max_{x}"] = np.where(present, rates, 0.0).max(axis=1)
         if x == "hours":
-            frame["median_hours"] = np.nanmedian(rates, axis=1)
+            frame["median_hours"] = _median(rates)
     return frame
+
+
+def _placed(shape: tuple[int, int], where: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], values: Floats) -> Floats:
+    filled = np.zeros(shape)
+    filled[where] = np.nan_to_num(values)
+    return filled
+
+
+def _median(rates: Floats) -> Floats:
+    """Median of each row's known values; the unknown sort to the end, which `nanmedian` takes far longer for."""
+    ordered = np.sort(rates, axis=1)
+    n = np.maximum((~np.isnan(rates)).sum(axis=1), 1)
+    rows = np.arange(len(rates))
+    return (ordered[rows, (n - 1) // 2] + ordered[rows, n // 2]) / 2
 
 
 def compare(sides: pd.DataFrame) -> pd.DataFrame:

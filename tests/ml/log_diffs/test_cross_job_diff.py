@@ -107,14 +107,20 @@ def test_corrections_of_many_jobs_at_once_are_those_of_each_alone():
 
 
 def test_sides_are_pooled_over_the_baselines_that_exist():
-    # two baselines of which one lacks the template, a third place that is empty
-    row = {"job_id": "j", "template_id": "t", "n_0": 6.0, "n_1": 4.0, "n_2": None, "n_3": None}
-    for x, lengths in {
-        "hours": (2.0, 2.0, 8.0, None),
-        "ranks": (8.0, 8.0, 8.0, None),
-        "iterations": (10.0, 10.0, 40.0, None),
-    }.items():
-        row |= {f"{x}_{k}": value for k, value in enumerate(lengths)}
-    found = pooled(pd.DataFrame([row])).iloc[0]
-    assert (found.n_events, found.n_baseline_events, found.n_baselines, found.n_baselines_with) == (6.0, 4.0, 2, 1)
-    assert (found.hours, found.base_hours, found.min_hours, found.max_hours, found.median_hours) == (2.0, 10.0, 0.0, 2.0, 1.0)
+    # two jobs with two baselines and one; of the first job's baselines one lacks the template that the other prints
+    sides = pd.DataFrame(
+        [
+            {"job_id": "j", "position": 0, "hours": 2.0, "ranks": 8.0, "iterations": 10.0},
+            {"job_id": "k", "position": 0, "hours": 1.0, "ranks": 8.0, "iterations": 10.0},
+            {"job_id": "j", "position": 1, "hours": 2.0, "ranks": 8.0, "iterations": 10.0},
+            {"job_id": "j", "position": 2, "hours": 8.0, "ranks": 8.0, "iterations": 40.0},
+            {"job_id": "k", "position": 1, "hours": 4.0, "ranks": 8.0, "iterations": 40.0},
+        ]
+    )
+    found = pooled(sides, np.array([0, 2, 4]), np.array(["t", "t", "u"], object), np.array([6.0, 4.0, 3.0]))
+    first, second = found.iloc[0], found.iloc[1]
+    assert (first.job_id, first.template_id) == ("j", "t")
+    assert (first.n_events, first.n_baseline_events, first.n_baselines, first.n_baselines_with) == (6.0, 4.0, 2, 1)
+    assert (first.hours, first.base_hours, first.min_hours, first.max_hours, first.median_hours) == (2.0, 10.0, 0.0, 2.0, 1.0)
+    assert (second.job_id, second.template_id, second.n_events, second.n_baseline_events) == ("k", "u", 0.0, 3.0)
+    assert (second.n_baselines, second.base_hours, second.min_hours, second.median_hours) == (1, 4.0, 0.75, 0.75)
