@@ -24,7 +24,7 @@ MAX_EVENTS = 8
 MAX_BASELINES = 8
 """More would not change a median and a range that a person looks at; the best matches come first."""
 MAX_CHARACTERS = 16_384
-BUCKETS = 8
+BUCKETS = 4
 Counts = Callable[[list[str]], pa.Table]
 """`job_id, template_id, n_events, last_iteration`, one row a job and template, of the jobs asked for."""
 TABLES = ("log_findings", "node_findings", "onsets")
