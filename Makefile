@@ -16,7 +16,7 @@ run: setup  ## run the nightly DAG through Airflow on the example archive
 test: setup  ## run the tests: one worker for what needs Spark, one for all else
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 
-check: setup  ## formatting, types, import contracts, generated files
+check: .venv/.ready  ## formatting, types, import contracts, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
