@@ -32,7 +32,8 @@ def series_of(rows: pa.Table) -> tuple[list[Series], dict[str, str], str | None]
     first = None
     for row in rows.drop_columns(["values"]).to_pylist():
         values = rows["values"][len(series)].values
-        numbers = np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
+        # Read where they lie: only values with nulls among them are copied.
+        numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64) if values is not None else np.zeros(0)
         start_us = round(row["grid_start_at"].timestamp() * 1e6)
         series.append(Series(row["node"], row["device"], row["metric"], row["unit"], start_us, row["period_s"], numbers))
         roles[row["node"]] = row["node_role"] or ""

@@ -24,7 +24,7 @@ import numpy as np
 
 from ml.machines.lasting import QUARTERS, centred, judged, reached
 from ml.machines.peers import floor_of, others_median
-from ml.machines.windows import Windows, cut, plain_weights, summarise
+from ml.machines.windows import Lines, Windows, cut, plain_weights, summarise
 
 Array = np.ndarray
 
@@ -87,19 +87,19 @@ class MetricEvidence:
 
 
 def measure(
-    values: Array, period_s: float, unit: str | None = None, *, weights: Array | None = None, offsets: Array | None = None
+    values: Lines, period_s: float, unit: str | None = None, *, weights: Array | None = None, offsets: Array | None = None
 ) -> MetricEvidence:
-    """Differences of one metric: `values` is machines × grid points with NaN.
+    """Differences of one metric: `values` has a line of grid points a machine, with NaN where nothing is known.
 
     `weights` is the embedding's filter (see `windows.summarise`), the plain mean by default. `offsets` (one a machine, in
     the metric's unit, NaN where unknown) are what the fleet's history says that each machine usually differs by.
     """
-    windows = cut(values.shape[1], period_s)
+    windows = cut(len(values[0]), period_s)
     level, rough, missing, repeats = summarise(values, windows.bin_points, plain_weights() if weights is None else weights)
     floor = floor_of(level, unit)
     if floor == 0.0:
         # All zero, or all missing: only gaps can differ.
-        gaps = tuple(_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR))
+        gaps = tuple(_aspects((Aspect.GAPS,), missing, windows, GAP_FLOOR, _memory(level)))
         return MetricEvidence(windows, level, rough, missing, repeats, floor, gaps)
     living = np.where(all_frozen(repeats), np.nan, level)
     old = old_answers(repeats)
@@ -107,18 +107,20 @@ def measure(
     with np.errstate(divide="ignore", invalid="ignore"):
         log_rough = np.log(rough + floor)
     both = (Aspect.LEVEL, Aspect.CHANGE)
+    memory = _memory(level)
     if known.any():
         levels = [
-            *_aspects(both[:1], living - known[:, None], windows, floor, old),
-            *_aspects(both[1:], living, windows, floor, old),
+            *_aspects(both[:1], living - known[:, None], windows, floor, memory, old),
+            *_aspects(both[1:], living, windows, floor, memory, old),
         ]
     else:
-        levels = _aspects(both, living, windows, floor, old)
+        levels = _aspects(both, living, windows, floor, memory, old)
+    stuck = _aspects((Aspect.STUCK,), repeats, windows, STUCK_FLOOR, memory)
     found = [
         *levels,
-        *_aspect(Aspect.ROUGHNESS, log_rough, windows, ROUGHNESS_FLOOR),
-        *_aspect(Aspect.GAPS, missing, windows, GAP_FLOOR),
-        *(each for each in _aspect(Aspect.STUCK, repeats, windows, STUCK_FLOOR) if each.length_s >= LEAST_STUCK_POINTS * period_s),
+        *_aspects((Aspect.ROUGHNESS,), log_rough, windows, ROUGHNESS_FLOOR, memory),
+        *_aspects((Aspect.GAPS,), missing, windows, GAP_FLOOR, memory),
+        *(each for each in stuck if each.length_s >= LEAST_STUCK_POINTS * period_s),
     ]
     return MetricEvidence(windows, level, rough, missing, repeats, floor, tuple(found))
 
@@ -131,12 +133,13 @@ def measure_unexplained(rest: Array, course: Array, bin_s: float, lengths_s: tup
     spans = tuple(max(round(length / QUARTERS / bin_s), 1) for length in lengths_s)
     windows = Windows(bin_s, 1, spans, lengths_s)
     size = np.abs(rest)
+    memory = _memory(rest)
     larger = [
         Differences(each.aspect, each.length_s, np.maximum(each.values, 0))
-        for each in _aspect(Aspect.ERRATIC, size, windows, floor)
+        for each in _aspects((Aspect.ERRATIC,), size, windows, floor, memory)
     ]
     nothing = np.zeros(rest.shape)
-    found = (*_aspect(Aspect.UNEXPLAINED, rest, windows, floor), *larger)
+    found = (*_aspects((Aspect.UNEXPLAINED,), rest, windows, floor, memory), *larger)
     return MetricEvidence(windows, rest + course, size, nothing, nothing, floor, found, rest + course)
 
 
@@ -156,28 +159,29 @@ def all_frozen(repeats: Array) -> Array:
     return standing >= FROZEN_SHARE
 
 
-def _aspect(aspect: Aspect, binned: Array, windows: Windows, floor: float) -> list[Differences]:
-    return _aspects((aspect,), binned, windows, floor)
+def _memory(binned: Array) -> Array:
+    """What `_aspects` works with: one piece, written over again and again, as fresh memory costs more than the arithmetic."""
+    return np.empty((5, binned.shape[1], binned.shape[0]))
 
 
 def _aspects(
-    aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor: float, old: Array | None = None
+    aspects: tuple[Aspect, ...], binned: Array, windows: Windows, floor: float, memory: Array, old: Array | None = None
 ) -> list[Differences]:
     """Differences of aspects that look at the same figures, at every window length that fits; `old` as in `judged`."""
-    found = []
+    fitting = [pair for pair in zip(windows.spans, windows.lengths_s, strict=True) if QUARTERS * pair[0] <= binned.shape[1]]
+    if aspects[0] in (Aspect.GAPS, Aspect.STUCK) and not binned.any():
+        # Nothing missing, nothing repeated: the usual case, and nothing to compare.
+        nothing = np.zeros(binned.shape[::-1]).T
+        return [Differences(aspect, length_s, nothing) for _, length_s in fitting for aspect in aspects]
     marked = NOTHING_OLD if old is None or not old.any() else np.ascontiguousarray(old.T).view(np.uint8)
     turned = np.ascontiguousarray(binned.T, dtype=np.float64)
-    # Nothing missing, nothing repeated: the usual case, and nothing to compare.
-    is_idle = aspects[0] in (Aspect.GAPS, Aspect.STUCK) and not binned.any()
-    for span, length_s in zip(windows.spans, windows.lengths_s, strict=True):
-        if QUARTERS * span > binned.shape[1]:
-            continue
-        if is_idle:
-            found += [Differences(aspect, length_s, np.zeros(turned.shape).T) for aspect in aspects]
-            continue
-        away, centre = centred(turned, span)
-        above, below = reached(centre, span)
+    results = iter(np.empty((len(fitting) * len(aspects), *turned.shape)))
+    found = []
+    for span, length_s in fitting:
+        away, centre = centred(turned, span, memory[:2])
+        above, below = reached(centre, span, memory[2:4])
         for aspect in aspects:
             is_relative = aspect not in (Aspect.LEVEL, Aspect.GAPS)
-            found.append(Differences(aspect, length_s, judged(away, above, below, span, floor, is_relative, marked).T))
+            lasting = judged(away, above, below, span, floor, is_relative, marked, memory[4], next(results))
+            found.append(Differences(aspect, length_s, lasting.T))
     return found

@@ -56,13 +56,15 @@ def harvest_job(
 
 
 def _harvested(job_id: str, table: MetricTable, first_host: str | None, seed: int) -> tuple[list[Harvest], Levels]:
-    evidence = measure(table.values, table.period_s, table.unit)
-    days = table.values.shape[1] * table.period_s / 86400
+    values = table.matrix()
+    evidence = measure(values, table.period_s, table.unit)
+    days = table.n_points * table.period_s / 86400
     is_first = np.array([node == first_host for node, _ in table.members])
     tops, blocks = _block_maxima(evidence, is_first)
-    found = [Harvest(job_id, table.metric, table.unit, days, tops, blocks, _offsets_of(table), _windows_of(job_id, table, seed))]
+    found = [Harvest(job_id, table.metric, table.unit, days, tops, blocks, _offsets_of(table, values),
+                     _windows_of(job_id, table, values, seed))]  # fmt: skip
     for rows in _halves(len(table.members), f"{seed}|{job_id}|{table.metric}|{table.role}"):
-        tops, blocks = _block_maxima(measure(table.values[rows], table.period_s, table.unit), is_first[rows])
+        tops, blocks = _block_maxima(measure(values[rows], table.period_s, table.unit), is_first[rows])
         found.append(Harvest(job_id, table.metric, table.unit, days / 2, tops, blocks, {}, (), is_whole=False))
     return found, levels_of(table, evidence)
 
@@ -117,13 +119,13 @@ def _block_maxima(evidence: MetricEvidence, is_first: Array) -> tuple[dict[str, 
     return tops, blocks
 
 
-def _offsets_of(table: MetricTable) -> dict[str, float]:
+def _offsets_of(table: MetricTable, values: Array) -> dict[str, float]:
     """Each member's median difference to its peers over the job, as a share of the metric's median size."""
-    known = np.abs(table.values[np.isfinite(table.values)])
+    known = np.abs(values[np.isfinite(values)])
     size = float(np.median(known)) if len(known) else 0.0
     if size == 0.0:
         return {}
-    away = table.values - others_median(table.values)
+    away = values - others_median(values)
     return {
         node if device is None else f"{node}|{device}": float(np.median(own[np.isfinite(own)])) / size
         for (node, device), own in zip(table.members, away, strict=True)
@@ -131,10 +133,9 @@ def _offsets_of(table: MetricTable) -> dict[str, float]:
     }
 
 
-def _windows_of(job_id: str, table: MetricTable, seed: int) -> tuple[tuple[float, ...], ...]:
+def _windows_of(job_id: str, table: MetricTable, values: Array, seed: int) -> tuple[tuple[float, ...], ...]:
     """A few windows of differences to the peers, in units of the peers' spread, drawn by seed and job."""
-    values, n_points = table.values, table.values.shape[1]
-    floor = floor_of(values, table.unit)
+    n_points, floor = table.n_points, floor_of(values, table.unit)
     if n_points < 2 * FILTER_POINTS or floor == 0.0:
         return ()
     away = values - others_median(values)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
@@ -21,12 +22,14 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from ml.machines.evidence import MetricEvidence, measure_unexplained
 from ml.machines.levels import MIN_METRICS, Together
+from ml.machines.medians import lower_medians_turned
 from ml.machines.peers import others_median
 
 Array = np.ndarray
 
 LAGS = (-1, 0, 1)
 """Neighbouring bins are looked at too: exporters sample metrics at different instants."""
+EDGE = max(LAGS)
 N_HIDDEN = 16
 MAX_ITER = 60
 CLIP = 6.0
@@ -75,58 +78,49 @@ def _n_features(n_inputs: int) -> int:
 class Features:
     """Scaled metrics of one job: in units of the job's own spread, as they are and as differences to the peers.
 
-    `stacked` is (metrics × 2 × lags) × nodes × bins with unknown values at zero; `away` the unclipped difference to the
-    peers, metrics × nodes × bins with NaN; `centres` the peers' course, metrics × bins; `scales` a spread each.
+    `padded` is (metrics × [difference, as it is]) × nodes × bins with unknown values at zero and an edge of LAGS, which
+    repeats the outermost bins; `away` the unclipped difference to the peers, metrics × nodes × bins with NaN; `centres` the
+    peers' course, metrics × bins; `scales` a spread each.
     """
 
-    stacked: Array
+    padded: Array
     away: Array
     centres: Array
     scales: Array
 
-    def of(self, number: int, inputs: Sequence[int], rows: Array | slice, bins: Array | slice) -> Array:
-        """Feature matrix of one target metric: places × features."""
-        n_lags = 2 * len(LAGS)
-        chosen = np.concatenate([np.arange(i * n_lags, (i + 1) * n_lags) for i in inputs])
-        own = self.stacked[chosen][:, rows, bins].reshape(len(chosen), -1)
-        shape = self.away[number][rows, bins].shape
-        centre = np.broadcast_to(self.centres[number][bins], shape).reshape(1, -1)
-        return np.concatenate([own, centre]).T
+    def at(self, rows: Array, bins: Array) -> Array:
+        """What neighbouring bins say at some places: places × metrics × (2 lags)."""
+        lagged = np.array([self.padded[:, rows, bins + lag + EDGE] for lag in LAGS])
+        own = lagged.reshape(len(LAGS), len(self.away), 2, len(rows)).transpose(3, 1, 2, 0)
+        return own.reshape(len(rows), len(self.away), 2 * len(LAGS))
 
 
 def features(job: Together) -> Features:
     """Features of all metrics of a job; scaling is by the job's own median and upper quartile of deviations."""
-    flat = job.values.reshape(len(job.values), -1)
-    away, stacked, centres, scales = [], [], [], []
+    n_metrics, n_nodes, n_bins = job.values.shape
+    padded = np.empty((2 * n_metrics, n_nodes, n_bins + 2 * EDGE), dtype=np.float32)
+    away = np.empty(job.values.shape, dtype=np.float32)
+    centres = np.empty((n_metrics, n_bins), dtype=np.float32)
+    scales = np.empty(n_metrics)
     for number, values in enumerate(job.values):
-        known = flat[number][np.isfinite(flat[number])]
+        known = values[np.isfinite(values)]
         middle = float(np.median(known)) if len(known) else 0.0
         spread = float(np.quantile(np.abs(known - middle), 0.75)) if len(known) else 0.0
-        spread = max(spread, 1e-3 * abs(middle), 1e-9)
-        scaled = (values - middle) / spread
+        scales[number] = max(spread, 1e-3 * abs(middle), 1e-9)
+        scaled = (values - middle) / float(scales[number])
         difference = scaled - others_median(scaled)
-        away.append(difference)
-        centres.append(np.clip(np.nan_to_num(_column_median(scaled)), -CLIP, CLIP))
-        scales.append(spread)
-        for form in (difference, scaled):
-            filled = np.nan_to_num(np.clip(form, -CLIP, CLIP))
-            stacked += [_moved(filled, lag) for lag in LAGS]
-    return Features(
-        np.array(stacked, dtype=np.float32), np.array(away, dtype=np.float32), np.array(centres, dtype=np.float32), np.array(scales)
-    )
+        away[number] = difference
+        centres[number] = np.clip(np.nan_to_num(_course(scaled)), -CLIP, CLIP)
+        for form, own in enumerate((difference, scaled)):
+            padded[2 * number + form, :, EDGE:-EDGE] = np.nan_to_num(np.clip(own, -CLIP, CLIP))
+    padded[:, :, :EDGE] = padded[:, :, EDGE : EDGE + 1]
+    padded[:, :, -EDGE:] = padded[:, :, -EDGE - 1 : -EDGE]
+    return Features(padded, away, centres, scales)
 
 
-def _moved(values: Array, lag: int) -> Array:
-    """The values `lag` bins later; the edges keep their own."""
-    at = (np.arange(values.shape[1]) + lag).clip(0, values.shape[1] - 1)
-    return values[:, at]
-
-
-def _column_median(values: Array) -> Array:
-    ordered = np.sort(values, axis=0)
-    count = np.isfinite(ordered).sum(axis=0)
-    middle = ordered[((count - 1) // 2).clip(0), np.arange(values.shape[1])]
-    return np.where(count > 0, middle, np.nan)
+def _course(values: Array) -> Array:
+    """The middle machine's value a bin (the lower of two), NaN where none is known."""
+    return lower_medians_turned(np.ascontiguousarray(values.T, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -151,10 +145,7 @@ def sample_of(job: Together, n_rows: int, draw: np.random.Generator) -> Sample:
     usable = np.flatnonzero(np.isfinite(targets).all(axis=0).ravel())
     chosen = np.sort(draw.permutation(usable)[:n_rows])
     rows, bins = np.unravel_index(chosen, job.values.shape[1:])
-    n_metrics, n_lags = len(job.metrics), 2 * len(LAGS)
-    own = made.stacked[:, rows, bins].reshape(n_metrics, n_lags, len(chosen))
-    centre = made.centres[:, bins][:, None, :]
-    table = np.concatenate([own, centre], axis=1).transpose(2, 0, 1)
+    table = np.concatenate([made.at(rows, bins), made.centres[:, bins].T[:, :, None]], axis=2)
     return Sample(job.metrics, table.astype(np.float32), targets[:, rows, bins].T.astype(np.float32))
 
 
@@ -209,19 +200,50 @@ def _rows_of(sample: Sample, metric: str, inputs: Sequence[str]) -> Array:
     return np.concatenate([own, centre], axis=1)
 
 
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _expect(
+    padded: Array, lined: Array, lows: Array, highs: Array, hidden: Array, begun: Array, out: Array, expected: Array
+) -> None:
+    """Add the network's output to `expected` (nodes × bins). `lined` says which lines of `padded` are read, at every lag;
+    `begun` (bins × hidden) is what the hidden layer has from its bias and the peers' course."""
+    n_nodes, n_bins = expected.shape
+    begun = begun.T.copy()
+    sums = np.empty_like(begun)
+    own = np.empty(n_bins, dtype=np.float32)
+    n_lags = padded.shape[2] - n_bins + 1
+    for node in range(n_nodes):
+        sums[:] = begun
+        for number in range(len(lined) * n_lags):
+            line = padded[lined[number // n_lags], node, number % n_lags :]
+            low, high = lows[number], highs[number]
+            for at in range(n_bins):
+                value = line[at] if line[at] > low else low
+                own[at] = value if value < high else high
+            for unit in range(len(out)):
+                weight, total = hidden[number, unit], sums[unit]
+                for at in range(n_bins):
+                    total[at] += weight * own[at]
+        for unit in range(len(out)):
+            weight, total = out[unit], sums[unit]
+            for at in range(n_bins):
+                expected[node, at] += weight * (total[at] if total[at] > 0 else np.float32(0))
+
+
 def unexplained(job: Together, made: Features, metric: str, companion: Companion) -> MetricEvidence:
     """What of a metric's difference to the peers the machine's other metrics do not explain, as evidence of two aspects.
 
     Zero where the metric itself is unknown: gaps are another aspect's affair.
     """
     number = job.metrics.index(metric)
-    x = made.of(number, [job.metrics.index(name) for name in companion.inputs], slice(None), slice(None))
-    x = np.clip(x, np.array(companion.lows, dtype=np.float32), np.array(companion.highs, dtype=np.float32))
-    hidden = np.maximum(x @ np.array(companion.hidden, dtype=np.float32) + np.array(companion.hidden_bias, dtype=np.float32), 0)
-    expected = (hidden @ np.array(companion.out, dtype=np.float32) + np.float32(companion.out_bias)).reshape(job.values.shape[1:])
+    lined = [2 * job.metrics.index(name) + form for name in companion.inputs for form in (0, 1)]
+    plain = (companion.lows, companion.highs, companion.hidden, companion.hidden_bias, companion.out)
+    lows, highs, hidden, hidden_bias, out = (np.array(each, dtype=np.float32) for each in plain)
+    centre = np.clip(made.centres[number], lows[-1], highs[-1])
+    expected = np.full(job.values.shape[1:], companion.out_bias, dtype=np.float32)
+    _expect(made.padded, np.array(lined), lows, highs, hidden, hidden_bias + centre[:, None] * hidden[-1], out, expected)
     rest = ((made.away[number] - expected) * made.scales[number]).astype(np.float64)
     # Where all machines do what training never saw, the network knows nothing of anyone.
     is_known = (made.centres[number] >= companion.lows[-1]) & (made.centres[number] <= companion.highs[-1])
     rest = np.where(is_known, np.nan_to_num(rest), 0.0)
-    course = np.nan_to_num(_column_median(job.values[number]))
+    course = np.nan_to_num(_course(job.values[number]))
     return measure_unexplained(rest, course, job.bin_s, job.lengths_s, job.floors[number])

@@ -7,10 +7,9 @@ widens the band that it is judged by, and nothing depends on how many machines t
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from ml.machines.medians import others_median_turned
+from ml.machines.medians import largest_and_quantile, others_median_turned
 
 Array = np.ndarray
 
@@ -24,6 +23,8 @@ UNIT_FLOORS = {"ratio": 0.01, "pct": 1.0, "s/s": 0.02, "C": 0.5, "W": 0.5, "MHz"
 """Differences below these are of no interest, whatever the spread of the peers: resolution of usual sensors."""
 RELATIVE_FLOOR = 0.003
 """Differences below this share of the metric's usual size are of no interest."""
+USUAL_SHARE = 0.95
+"""Quantile of a metric's magnitudes that is its usual size."""
 RARE_FLOOR = 0.05
 """For metrics that rest at zero nearly always: share of the largest value seen."""
 
@@ -54,11 +55,10 @@ def centred_mean(values: Array, width: int) -> Array:
 
 def floor_of(values: Array, unit: str | None) -> float:
     """The smallest spread that a metric is credited with, in its own unit; above zero unless all values are zero."""
-    known = np.abs(values[np.isfinite(values)])
-    if not len(known):
+    largest, usual = largest_and_quantile(np.ascontiguousarray(values), USUAL_SHARE)
+    if largest != largest:
         return 0.0
-    usual = float(np.quantile(known, 0.95))
-    relative = RELATIVE_FLOOR * usual if usual > 0 else RARE_FLOOR * float(known.max())
+    relative = RELATIVE_FLOOR * usual if usual > 0 else RARE_FLOOR * largest
     return max(relative, UNIT_FLOORS.get(unit or "", 0.0))
 
 
@@ -69,16 +69,6 @@ def band(residuals: Array, width: int, floor: float) -> Array:
     """
     own = MEAN_ABS_TO_SD * centred_mean(np.abs(residuals), width)
     return np.fmax(others_median(own), floor)
-
-
-def median_of_known(values: Array) -> Array:
-    """Row medians over known values, NaN for rows without any; no warnings."""
-    ordered = np.sort(values, axis=1)
-    count = np.isfinite(ordered).sum(axis=1)
-    rows = np.arange(len(values))
-    low = ordered[rows, ((count - 1) // 2).clip(0)]
-    high = ordered[rows, (count // 2).clip(max=values.shape[1] - 1)]
-    return np.where(count > 0, (low + high) / 2, np.nan)
 
 
 def bands_of(shown: Array) -> tuple[Array, Array, Array]:
@@ -107,16 +97,3 @@ def bands_of(shown: Array) -> tuple[Array, Array, Array]:
         return np.where(n_others > 0, ends[0] + (ends[1] - ends[0]) * (place - low), np.nan)
 
     return means, at(edge), at(1 - edge)
-
-
-@numba.njit(cache=True, nogil=True)
-def known_span(values: Array) -> tuple[Array, Array]:
-    """First and last known point of each row; the last one before the first where none is known."""
-    n_rows, n_points = values.shape
-    begins, ends = np.zeros(n_rows, dtype=np.int64), np.full(n_rows, n_points - 1)
-    for row in range(n_rows):
-        while begins[row] < n_points and values[row, begins[row]] != values[row, begins[row]]:
-            begins[row] += 1
-        while ends[row] >= 0 and values[row, ends[row]] != values[row, ends[row]]:
-            ends[row] -= 1
-    return begins, ends

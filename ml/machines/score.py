@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,11 +10,11 @@ import numpy as np
 
 from ml.machines.evidence import Aspect, Differences, MetricEvidence, measure
 from ml.machines.joint import Companion, features, unexplained
-from ml.machines.lasting import in_thresholds
+from ml.machines.lasting import in_thresholds, largest
 from ml.machines.levels import Levels, by_role, levels_of
-from ml.machines.medians import MIN_PEERS
+from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned
 from ml.machines.model import MachineModel, fallback, misfit
-from ml.machines.peers import bands_of, median_of_known, others_median
+from ml.machines.peers import bands_of, others_median
 from ml.machines.ranking import MachineScore, ranked
 from ml.machines.series import MetricTable, Series, tables_of
 
@@ -73,10 +74,15 @@ def compare(
             continue
         model = _model_for(table, models, remarks)
         evidence = measure(
-            table.values, table.period_s, table.unit,
+            table.lines, table.period_s, table.unit,
             weights=np.array(model.weights) if model.weights else None, offsets=_offsets(table, model),
         )  # fmt: skip
-        found += _metric_scores(table, evidence, model, first_host)
+        if not evidence.differences:
+            remarks.append(f"{table.metric}: {table.n_points} points {table.period_s:g} s apart, too few to compare")
+            continue
+        judged = _judged(table, evidence, model, first_host)
+        found += [_one(judged, row) for row in np.flatnonzero(judged.peaks >= NEAR).tolist()]
+        found += _far_from_it(judged)
         _note_usual(table, evidence, usual)
         levels.append(levels_of(table, evidence))
     return JobScores(tuple(found), usual, tuple(sorted(set(remarks))), tuple(levels))
@@ -101,7 +107,8 @@ def compare_together(
             members = tuple((node, None) for node in job.nodes)
             unit = job.units[job.metrics.index(metric)]
             table = MetricTable(metric, unit, job.role, members, job.start_us, job.bin_s, evidence.level)
-            found += [row for row in _metric_scores(table, evidence, models[metric], first_host) if row.ratio >= 1]
+            judged = _judged(table, evidence, models[metric], first_host)
+            found += [_one(judged, row) for row in np.flatnonzero(judged.peaks >= 1).tolist()]
     return found
 
 
@@ -127,7 +134,8 @@ def _offsets(table: MetricTable, model: MachineModel) -> Array | None:
     """What each member is known to differ by, in the metric's unit."""
     if not model.offsets:
         return None
-    known = np.abs(table.values[np.isfinite(table.values)])
+    values = table.matrix()
+    known = np.abs(values[np.isfinite(values)])
     size = float(np.median(known)) if len(known) else 0.0
     keys = [node if device is None else f"{node}|{device}" for node, device in table.members]
     return np.array([model.offsets.get(key, np.nan) for key in keys]) * size
@@ -136,88 +144,111 @@ def _offsets(table: MetricTable, model: MachineModel) -> Array | None:
 def _note_usual(table: MetricTable, evidence: MetricEvidence, usual: dict[str, dict[str, float]]) -> None:
     """Median difference of each machine to its peers, in units of the spread between them; the largest of its devices."""
     away = usual_differences(evidence.level, evidence.floor)
-    for (node, _), value in zip(table.members, away, strict=True):
-        if np.isfinite(value):
-            own = usual.setdefault(node, {})
-            own[table.metric] = max(own.get(table.metric, 0.0), float(value), key=abs)
+    for (node, _), value in zip(table.members, away.tolist(), strict=True):
+        if not math.isfinite(value):
+            continue
+        own = usual.setdefault(node, {})
+        if abs(value) > abs(own.get(table.metric, 0.0)) or table.metric not in own:
+            own[table.metric] = value
 
 
 def usual_differences(level: Array, floor: float) -> Array:
     """Per machine its median difference to the peers over the job, in units of the others' spread. NaN if unknown."""
-    away = level - others_median(level)
-    middle = median_of_known(away)
+    turned = np.ascontiguousarray(level.T)
+    middle = median_of_known(np.ascontiguousarray((turned - others_median_turned(turned)).T))
     spread = 1.4826 * others_median(np.abs(middle)[:, None])[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return middle / np.fmax(spread, floor) if floor > 0 else np.full(len(away), np.nan)
+        return middle / np.fmax(spread, floor) if floor > 0 else np.full(len(middle), np.nan)
 
 
 def ratios(evidence: MetricEvidence, model: MachineModel, is_first: Array) -> list[tuple[Differences, Array]]:
     """Each difference divided by its threshold: magnitudes, machines × bins; NaN counts as zero."""
-    result = []
-    for each in evidence.differences:
-        plain = model.threshold(each.aspect, each.length_s)
-        first = model.threshold(each.aspect, each.length_s, is_first_host=True)
-        limits = np.where(is_first, first, plain)
-        result.append((each, in_thresholds(np.ascontiguousarray(each.values.T), limits).T))
-    return result
+    return [(each, _ratio(each, _limits(each, model, is_first))) for each in evidence.differences]
 
 
-def _metric_scores(table: MetricTable, evidence: MetricEvidence, model: MachineModel, first_host: str | None) -> list[MachineScore]:
+def _limits(each: Differences, model: MachineModel, is_first: Array) -> Array:
+    """The threshold of each machine."""
+    usual = model.threshold(each.aspect, each.length_s)
+    return np.where(is_first, model.threshold(each.aspect, each.length_s, is_first_host=True), usual)
+
+
+def _ratio(each: Differences, limits: Array) -> Array:
+    return in_thresholds(np.ascontiguousarray(each.values.T), limits).T
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What is told of one metric's machines. `peaks` is each one's largest ratio, `strongest` the number of the difference that
+    reached it; `ratio` and `away` are made for the few differences and aspects of which a machine is told in detail."""
+
+    table: MetricTable
+    evidence: MetricEvidence
+    model: MachineModel
+    model_id: str
+    limits: tuple[Array, ...]
+    strongest: Array
+    peaks: Array
+    n_members: int
+    ratio: Mapping[int, Array]
+    away: Mapping[Aspect, Array]
+
+
+def _judged(table: MetricTable, evidence: MetricEvidence, model: MachineModel, first_host: str | None) -> _Judged:
     is_first = np.array([node == first_host for node, _ in table.members])
-    measured = ratios(evidence, model, is_first)
-    best = np.array([ratio.max(axis=1) for _, ratio in measured])
+    limits = tuple(_limits(each, model, is_first) for each in evidence.differences)
+    best = np.array([
+        largest(np.ascontiguousarray(each.values.T)) / limit for each, limit in zip(evidence.differences, limits, strict=True)
+    ])  # fmt: skip
     strongest, peaks = best.argmax(axis=0), best.max(axis=0)
-    model_id = model.model_id
-    rows = np.flatnonzero(peaks >= NEAR).tolist()
-    telling = {measured[strongest[row]][0].aspect for row in rows if peaks[row] >= 1}
-    away = {aspect: (own := evidence.shown(aspect)) - others_median(own) for aspect in telling}
-    found = [_one(table, evidence, model, model_id, measured, int(strongest[row]), row, away) for row in rows]
-    return found + _far_from_it(table, evidence, model, model_id, [each.aspect for each, _ in measured], strongest, peaks)
+    aspects = [each.aspect for each in evidence.differences]
+    near = {int(number) for number in strongest[peaks >= NEAR]}
+    telling = {aspects[number] for number in strongest[peaks >= 1]}
+    return _Judged(
+        table, evidence, model, model.model_id, limits, strongest, peaks,
+        int(np.isfinite(evidence.level).any(axis=1).sum()),
+        {number: _ratio(evidence.differences[number], limits[number]) for number in near},
+        {aspect: (own := evidence.shown(aspect)) - others_median(own) for aspect in telling},
+    )  # fmt: skip
 
 
-def _far_from_it(
-    table: MetricTable, evidence: MetricEvidence, model: MachineModel, model_id: str, aspects: Sequence[Aspect],
-    strongest: Array, peaks: Array,
-) -> list[MachineScore]:  # fmt: skip
+def _far_from_it(judged: _Judged) -> list[MachineScore]:
     """Machines that are far from standing out, told of the job as a whole."""
+    table, evidence, model = judged.table, judged.evidence, judged.model
+    n_peers = max(judged.n_members - 1, 0)
+    end_us = table.start_us + round(table.n_points * table.period_s * 1e6)
+    metric, unit, start_us, model_id, method = table.metric, table.unit, table.start_us, judged.model_id, model.method
     found = []
-    bands: dict[Aspect, list[list[float | None]]] = {}
-    n_peers = max(int(np.isfinite(evidence.level).any(axis=1).sum()) - 1, 0)
-    end_us = table.start_us + round(table.values.shape[1] * table.period_s * 1e6)
-    for row in np.flatnonzero(peaks < NEAR).tolist():
-        aspect = aspects[int(strongest[row])]
-        if aspect not in bands:
-            seen = bands_of(evidence.shown(aspect))
-            bands[aspect] = [[value if value == value else None for value in own.tolist()] for own in seen]
-        value, low, high = (own[row] for own in bands[aspect])
-        node, device = table.members[row]
-        peak = float(peaks[row])
-        found.append(MachineScore(
-            node, device, table.metric, table.unit, aspect.value, peak, _score(peak), table.start_us, end_us, 0.0, value, low, high,
-            n_peers, model_id, model.method,
-        ))  # fmt: skip
+    for number in np.unique(judged.strongest[judged.peaks < NEAR]).tolist():
+        aspect = evidence.differences[number].aspect
+        rows = np.flatnonzero((judged.strongest == number) & (judged.peaks < NEAR))
+        seen = [own[rows].tolist() for own in bands_of(evidence.shown(aspect))]
+        for row, peak, *told in zip(rows.tolist(), judged.peaks[rows].tolist(), *seen, strict=True):
+            node, device = table.members[row]
+            value, low, high = (each if each == each else None for each in told)
+            found.append(MachineScore(
+                node, device, metric, unit, aspect.value, peak, _score(peak), start_us, end_us, 0.0, value, low, high, n_peers,
+                model_id, method,
+            ))  # fmt: skip
     return found
 
 
-def _one(
-    table: MetricTable, evidence: MetricEvidence, model: MachineModel, model_id: str,
-    measured: Sequence[tuple[Differences, Array]], strongest: int, row: int, away: Mapping[Aspect, Array],
-) -> MachineScore:  # fmt: skip
+def _one(judged: _Judged, row: int) -> MachineScore:
     """A machine's strongest window: when it began and ended, what it showed, and how many others did the same then."""
-    each, ratio = measured[strongest]
-    peak = float(ratio[row].max())
+    table, evidence = judged.table, judged.evidence
+    number, peak = int(judged.strongest[row]), float(judged.peaks[row])
+    each, ratio = evidence.differences[number], judged.ratio[number]
     bin_s = evidence.windows.bin_s
-    covered = _covered(evidence, measured, row) if peak >= 1 else np.zeros(ratio.shape[1], dtype=bool)
-    if peak < 1:
+    if peak >= 1:
+        covered = _since_onset(_covered(judged, row), judged.away[each.aspect][row])
+    else:
+        covered = np.zeros(ratio.shape[1], dtype=bool)
         top = int(ratio[row].argmax())
         covered[max(top + 1 - max(round(each.length_s / bin_s), 1), 0) : top + 1] = True
-    else:
-        covered = _since_onset(covered, away[each.aspect][row])
     bins = np.flatnonzero(covered)
     begin, last = int(bins[0]), int(bins[-1])
     longest_s = _longest_run(covered) * bin_s if peak >= 1 else 0.0
-    also = int((ratio[:, begin : last + 1].max(axis=1) >= max(min(peak, 1.0) * 0.5, 1e-9)).sum())
-    n_members = int(np.isfinite(evidence.level).any(axis=1).sum())
+    also = int((ratio.T[begin : last + 1].max(axis=0) >= max(min(peak, 1.0) * 0.5, 1e-9)).sum())
+    n_members = judged.n_members
     seen = bands_of(evidence.shown(each.aspect)[:, covered])
     value, low, high = (float(own[row]) if np.isfinite(own[row]) else None for own in seen)
     start_us = table.start_us + round(begin * bin_s * 1e6)
@@ -227,17 +258,17 @@ def _one(
     score = _score(peak)
     return MachineScore(
         node, device, table.metric, table.unit, each.aspect.value, peak, min(score, 0.4) if shared else score, start_us, end_us,
-        longest_s, value, low, high, max(n_members - 1, 0), model_id, model.method, shared,
+        longest_s, value, low, high, max(n_members - 1, 0), judged.model_id, judged.model.method, shared,
         shared and also >= NEARLY_ALL * n_members,
     )  # fmt: skip
 
 
-def _covered(evidence: MetricEvidence, measured: Sequence[tuple[Differences, Array]], row: int) -> Array:
+def _covered(judged: _Judged, row: int) -> Array:
     """Bins that lie in any window in which the machine stands out."""
-    covered = np.zeros(evidence.level.shape[1], dtype=bool)
-    for each, ratio in measured:
-        width = max(round(each.length_s / evidence.windows.bin_s), 1)
-        for last in np.flatnonzero(ratio[row] >= 1):
+    covered = np.zeros(judged.evidence.level.shape[1], dtype=bool)
+    for each, limits in zip(judged.evidence.differences, judged.limits, strict=True):
+        width = max(round(each.length_s / judged.evidence.windows.bin_s), 1)
+        for last in np.flatnonzero(np.abs(each.values[row]) / limits[row] >= 1):
             covered[max(last + 1 - width, 0) : last + 1] = True
     return covered
 

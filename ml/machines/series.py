@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
-from ml.machines.medians import MIN_PEERS
-from ml.machines.peers import known_span, median_of_known, others_median
-from ml.machines.windows import required_continuity_s
+from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned
+from ml.machines.windows import Lines, required_continuity_s
 
 Array = np.ndarray
 
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class MetricTable:
-    """One metric of machines of one role: `values` is members × grid points. `remarks` say what was left out and why."""
+    """One metric of machines of one role: `lines` has the grid points of each member. `remarks` say what was left out and why."""
 
     metric: str
     unit: str | None
@@ -45,8 +45,17 @@ class MetricTable:
     members: tuple[tuple[str, str | None], ...]
     start_us: int
     period_s: float
-    values: Array
+    lines: Lines
     remarks: tuple[str, ...] = ()
+
+    @property
+    def n_points(self) -> int:
+        """Points of the grid."""
+        return len(self.lines[0])
+
+    def matrix(self) -> Array:
+        """The lines as members × grid points; a copy of them all unless they are one already."""
+        return np.asarray(self.lines)
 
 
 def tables_of(series: Iterable[Series], roles: Mapping[str, str]) -> list[MetricTable]:
@@ -62,16 +71,19 @@ def _table(metric: str, role: str, members: Sequence[Series]) -> MetricTable:
     members = _one_unit(_averaged(members), remarks)
     members = _once_each(members, remarks)
     first = members[0]
-    n_points = max(len(m.values) for m in members)
-    values = np.empty((len(members), n_points))
-    for row, member in enumerate(members):
-        values[row, : len(member.values)] = member.values
-        values[row, len(member.values) :] = np.nan
-    values = _same_clock(values, members, remarks)
-    fits = _same_scale(values, members, remarks)
-    values, members = values[fits], [member for member, fit in zip(members, fits, strict=True) if fit]
-    keys = tuple((m.node, m.device) for m in members)
-    return MetricTable(metric, first.unit, role, keys, first.start_us, first.period_s, values, tuple(remarks))
+    n_points = max(1, *(len(m.values) for m in members))
+    lines = _same_clock([_padded(member.values, n_points) for member in members], members, remarks)
+    fits = _same_scale(lines, members, remarks)
+    if not fits.all():
+        lines = [line for line, fit in zip(lines, fits, strict=True) if fit]
+        members = [member for member, fit in zip(members, fits, strict=True) if fit]
+    keys = tuple((member.node, member.device) for member in members)
+    return MetricTable(metric, first.unit, role, keys, first.start_us, first.period_s, lines, tuple(remarks))
+
+
+def _padded(line: Array, n_points: int) -> Array:
+    """The line itself where it is long enough: what is large is not copied."""
+    return line if len(line) == n_points else np.concatenate([line, np.full(n_points - len(line), np.nan)])
 
 
 def _averaged(members: Sequence[Series]) -> list[Series]:
@@ -116,47 +128,73 @@ def _once_each(members: Sequence[Series], remarks: list[str]) -> list[Series]:
     return [best[key] for key in sorted(best, key=lambda k: (k[0], k[1] or ""))]
 
 
-def _same_clock(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
+def _same_clock(lines: list[Array], members: Sequence[Series], remarks: list[str]) -> list[Array]:
     """Series that begin and end later (or earlier) than the others by the same time are moved: their clock is off."""
-    begins, ends = known_span(values)
-    if len(values) <= MIN_PEERS or (ends < begins).any():
-        return values
+    spans = np.empty((2, len(lines)), dtype=np.int64)
+    for row, line in enumerate(lines):
+        _note_span(line, spans, row)
+    begins, ends = spans
+    if len(lines) <= MIN_PEERS or (ends < begins).any():
+        return lines
     late_start = begins - np.median(begins)
     late_end = ends - np.median(ends)
-    limit = required_continuity_s(values.shape[1] * members[0].period_s, members[0].period_s) / members[0].period_s
+    limit = required_continuity_s(len(lines[0]) * members[0].period_s, members[0].period_s) / members[0].period_s
     off = (np.abs(late_start) > limit / 2) & (np.abs(late_start - late_end) <= np.abs(late_start) / 4)
-    moved = values.copy() if off.any() else values
+    moved = list(lines)
     for row in np.flatnonzero(off).tolist():
         shift = round(float(late_start[row]))
-        moved[row] = np.nan
-        if shift > 0:
-            moved[row, :-shift] = values[row, shift:]
-        else:
-            moved[row, -shift:] = values[row, :shift]
+        nothing = np.full(abs(shift), np.nan)
+        moved[row] = np.concatenate([lines[row][shift:], nothing] if shift > 0 else [nothing, lines[row][:shift]])
         seconds = shift * members[0].period_s
         remarks.append(f"{members[row].node}: clock {abs(seconds):g} s {'ahead of' if shift > 0 else 'behind'} the others, moved")
     return moved
 
 
-def _is_far_for_long(sizes: Array, others: Array) -> Array:
-    """Rows that are the smallest factor or more away from the others often enough to be so throughout: usually none."""
-    factor = OTHER_UNIT_FACTORS[0] * math.exp(-OTHER_UNIT_TOLERANCE)
-    n_far = ((sizes >= factor * others) | (factor * sizes <= others)).sum(axis=1)
+@numba.njit(cache=True, nogil=True)
+def _note_span(line: Array, spans: Array, row: int) -> None:
+    """First and last known point of a line into a column of `spans`; the last one before the first where none is known."""
+    first, last = 0, len(line) - 1
+    while first < len(line) and line[first] != line[first]:
+        first += 1
+    while last >= 0 and line[last] != line[last]:
+        last -= 1
+    spans[0, row], spans[1, row] = first, last
+
+
+@numba.njit(cache=True, nogil=True)
+def _note_places(line: Array, step: int, some: Array, row: int) -> None:
+    """Every `step`-th point of a line into a row of `some`."""
+    for place in range(some.shape[1]):
+        some[row, place] = line[place * step]
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_far_for_long(places: Array, others: Array, factor: float) -> bool:
+    """Whether a machine is a factor or more away from the others often enough to be so throughout; both places × machines."""
+    n_far = np.zeros(places.shape[1], dtype=np.int64)
+    for at in range(len(places)):
+        for row in range(places.shape[1]):
+            size, other = abs(places[at, row]), abs(others[at, row])
+            n_far[row] += (size >= factor * other) | (factor * size <= other)
     # Half of the known ones, of which a quarter must be there.
-    is_far: Array = 2 * n_far + 2 >= sizes.shape[1] // 4
-    return is_far
+    return 2 * n_far.max() + 2 >= len(places) // 4
 
 
-def _same_scale(values: Array, members: Sequence[Series], remarks: list[str]) -> Array:
+def _same_scale(lines: list[Array], members: Sequence[Series], remarks: list[str]) -> Array:
     """Which series to compare: one that is a unit's factor away from the others throughout says the same in another unit."""
     # Places spread over the job are enough: what is asked for holds throughout.
-    some = values[:, :: -(-values.shape[1] // SCALE_POINTS)]
-    others = others_median(some)
-    if not _is_far_for_long(np.abs(some), np.abs(others)).any():
-        return np.ones(len(values), dtype=bool)
+    step = max(-(-len(lines[0]) // SCALE_POINTS), 1)
+    some = np.empty((len(lines), -(-len(lines[0]) // step)))
+    for row, line in enumerate(lines):
+        _note_places(line, step, some, row)
+    turned = np.ascontiguousarray(some.T)
+    medians = others_median_turned(turned)
+    if not _is_far_for_long(turned, medians, OTHER_UNIT_FACTORS[0] * math.exp(-OTHER_UNIT_TOLERANCE)):
+        return np.ones(len(lines), dtype=bool)
+    others = medians.T
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log(np.abs(some / others))
-    ratio = np.where(np.isfinite(ratio), ratio, np.nan)
+    ratio = np.ascontiguousarray(np.where(np.isfinite(ratio), ratio, np.nan))
     middle = median_of_known(ratio)
     away = median_of_known(np.abs(ratio - middle[:, None]))
     is_seen = np.isfinite(ratio).sum(axis=1) >= max(some.shape[1] // 4, 1)

@@ -9,6 +9,7 @@ up to 30 minutes or a third of the job) are looked at as well: what is too weak 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numba
@@ -17,6 +18,8 @@ import numpy as np
 from ml.machines.lasting import QUARTERS
 
 Array = np.ndarray
+Lines = Array | Sequence[Array]
+"""Samples of some machines, equally many each: a matrix, or a line each where they lie (float64 or float32, NaN for missing)."""
 
 LADDER_S = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1800.0)
 LONGEST_REQUIRED_S = 240.0
@@ -106,35 +109,32 @@ def _read(line: Array, before: float) -> tuple[float, int, float, int, int]:
     return total, count, step_total, n_steps, n_equal
 
 
-@numba.njit(cache=True, nogil=True)
-def summarise(values: Array, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _summarise(line: Array, bin_points: int, weights: Array, is_plain: bool, found: Array, row: int) -> None:
+    """Fill one row of `found` (level, roughness, missing share, repeats × machines × bins), see `summarise`."""
+    before = np.nan
+    for number in range(found.shape[2]):
+        part = line[number * bin_points : min(number * bin_points + bin_points, len(line))]
+        total, count, step_total, n_steps, n_equal = _read(part, before)
+        before = part[-1]
+        found[0, row, number] = (total / count if is_plain else _denoised(part, weights)) if count * 2 >= len(part) else np.nan
+        found[1, row, number] = step_total / n_steps if n_steps > 0 else np.nan
+        found[2, row, number] = 1.0 - count / len(part)
+        found[3, row, number] = n_equal / len(part)
+
+
+def summarise(values: Lines, bin_points: int, weights: Array) -> tuple[Array, Array, Array, Array]:
     """One pass over a metric: per machine and bin the level, the roughness, the missing share and the repeats.
 
-    `values` is machines × points (float64 or float32) with NaN for missing ones. `weights` (FILTER_POINTS of them) turns
-    one window of samples into its denoised level: the mean of the window as the embedding gives it back. Windows with
-    missing samples, and the rest of a bin, take the plain mean. Roughness is the mean absolute step between neighbours.
-    Repeats count neighbours that are equal to the last bit. Each result is machines × bins.
+    `weights` (FILTER_POINTS of them) turns one window of samples into its denoised level: the mean of the window as the
+    embedding gives it back. Windows with missing samples, and the rest of a bin, take the plain mean. Roughness is the mean
+    absolute step between neighbours. Repeats count neighbours that are equal to the last bit. Each result is machines × bins.
     """
-    n_rows, n_points = values.shape
-    n_bins = (n_points + bin_points - 1) // bin_points
-    level = np.full((n_rows, n_bins), np.nan)
-    rough = np.full((n_rows, n_bins), np.nan)
-    missing = np.zeros((n_rows, n_bins))
-    repeats = np.zeros((n_rows, n_bins))
-    is_plain = weights.max() == weights.min()
-    for row in range(n_rows):
-        before = np.nan
-        for number in range(n_bins):
-            line = values[row, number * bin_points : min(number * bin_points + bin_points, n_points)]
-            total, count, step_total, n_steps, n_equal = _read(line, before)
-            before = line[-1]
-            if count * 2 >= len(line):
-                level[row, number] = total / count if is_plain else _denoised(line, weights)
-            if n_steps > 0:
-                rough[row, number] = step_total / n_steps
-            missing[row, number] = 1.0 - count / len(line)
-            repeats[row, number] = n_equal / len(line)
-    return level, rough, missing, repeats
+    found = np.empty((4, len(values), -(-len(values[0]) // bin_points)))
+    is_plain = bool(weights.max() == weights.min())
+    for row in range(len(values)):
+        _summarise(values[row], bin_points, weights, is_plain, found, row)
+    return found[0], found[1], found[2], found[3]
 
 
 def plain_weights() -> Array:

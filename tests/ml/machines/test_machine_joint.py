@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ml.machines.harvest import harvest_job, harvest_unexplained
-from ml.machines.joint import Companion, fit_companion, sample_of
+from ml.machines.joint import CLIP, LAGS, Companion, features, fit_companion, sample_of, unexplained
 from ml.machines.levels import Levels, by_role
 from ml.machines.model import from_json
 from ml.machines.score import score_job
@@ -85,6 +85,27 @@ def test_a_job_without_one_of_the_metrics_is_judged_without_companions(trained):
     faulty["power"][3, 300:305] -= 45.0
     del faulty["traffic"]
     assert named(faulty, trained[0]) == set()
+
+
+def test_what_is_left_unexplained_is_the_network_written_plainly(trained):
+    (together,) = by_role([each for _, each in harvest_job("job", series(job(5)), {}, None, 0)])
+    companion = Companion.from_plain(trained[0]["power"].companion)
+    made = features(together)
+    n_bins, power = together.values.shape[2], together.metrics.index("power")
+    columns = []
+    for name in companion.inputs:
+        number = together.metrics.index(name)
+        as_it_is = made.padded[2 * number + 1, :, 1:-1]
+        for form in (np.clip(made.away[number], -CLIP, CLIP), as_it_is):
+            columns += [form[:, (np.arange(n_bins) + lag).clip(0, n_bins - 1)] for lag in LAGS]
+    columns.append(np.broadcast_to(made.centres[power], columns[0].shape))
+    x = np.clip(np.array(columns, dtype=np.float64).transpose(1, 2, 0), companion.lows, companion.highs)
+    expected = np.maximum(x @ np.array(companion.hidden) + companion.hidden_bias, 0) @ np.array(companion.out) + companion.out_bias
+    rest = (made.away[power] - expected) * made.scales[power]
+    is_known = (made.centres[power] >= companion.lows[-1]) & (made.centres[power] <= companion.highs[-1])
+    found = unexplained(together, made, "power", companion)
+    course = np.sort(together.values[power].astype(np.float64), axis=0)[(N_MACHINES - 1) // 2]
+    assert found.rest == pytest.approx(np.where(is_known, rest, 0.0) + course, abs=1e-3)
 
 
 def test_equal_samples_and_seed_give_an_equal_companion():

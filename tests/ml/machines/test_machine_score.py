@@ -161,6 +161,13 @@ def test_metrics_without_information_name_nobody(values):
     assert named(score_job(series(values), {}, {})) == set()
 
 
+@pytest.mark.parametrize("n_points", [0, 1, 3], ids=["no value", "one value", "three values"])
+def test_a_job_too_short_for_any_window_is_no_answer_and_said(n_points):
+    scored = score_job(series(job(n_points=n_points, period_s=60.0), period_s=60.0), {}, {})
+    assert scored.rows == ()
+    assert "points 60 s apart, too few to compare" in " ".join(scored.remarks)
+
+
 def test_a_machine_that_appears_twice_is_used_once_and_said():
     values = job()
     doubled = [*series(values), Series("n2", None, "power", "W", 0, PERIOD_S, np.full(N_POINTS, np.nan))]
