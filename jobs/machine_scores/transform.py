@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def _compared(models: dict[str, str]) -> Callable[[pa.Table], pa.Table]:
         levels = [each.to_plain() for each in found.levels] if model is not None and model.companion is not None else []
         payload = {
             "first_host": first,
-            "rows": [asdict(row) for row in found.rows],
+            "rows": [vars(row) for row in found.rows],
             "usual": found.usual,
             "remarks": [*found.remarks, *([problem] if problem else [])],
             "priority": 0 if model is None else model.priority,

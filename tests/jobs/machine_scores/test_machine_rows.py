@@ -3,11 +3,14 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from jobs.machine_scores.rows import SCORE_SCHEMA, drift_row, job_rows
 from ml.machines.drift import Drift
 from ml.machines.ranking import MachineScore
+from ml.machines.score import score_job
+from ml.machines.series import Series
 from schemas import machine_drift, machine_scores
 from schemas.contract import discrepancies
 
@@ -45,6 +48,25 @@ def test_a_node_event_in_the_window_raises_and_is_named():
     assert odd["score"] == pytest.approx(0.875)
     assert odd["n_events"] == 1
     assert "corroborated by its node event xid 79 at 22:15:20" in odd["statement"]
+
+
+@pytest.mark.parametrize("kind", ["xid", "link_down", "oom_kill", "ecc", "thermal", "lockup"])
+def test_events_of_every_kind_of_fault_corroborate(kind):
+    (odd,) = rows([ODD], [event(kind=kind, code=None)])
+    assert odd["score"] == pytest.approx(0.875)
+    assert f"corroborated by its node event {kind} at 22:15:20" in odd["statement"]
+
+
+def test_a_steep_rise_of_memory_is_named_and_its_oom_kill_raises_it():
+    draw = np.random.default_rng(0)
+    used = 40e9 + draw.normal(0, 2e8, (6, 3600))
+    used[2, 2400:3300] += np.linspace(0, 80e9, 900)  # leaks for a quarter of an hour, then is killed and restarted
+    found = score_job([Series(f"n{i}", None, "memory.used", "B", AT, 1.0, own) for i, own in enumerate(used)], {}, {}).rows
+    kill = event(node="n2", minutes=55, kind="oom_kill", code=None)
+    quiet, told = rows(found)[0], rows(found, [kill])[0]
+    assert (quiet["nodes"], quiet["metric"], quiet["score"] >= 0.5) == (["n2"], "memory.used", True)
+    assert told["score"] > quiet["score"]
+    assert "oom_kill" in told["statement"]
 
 
 @pytest.mark.parametrize(
