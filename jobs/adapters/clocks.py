@@ -40,14 +40,14 @@ def offsets(shared: Iterable[tuple[object, str, float]]) -> list[Offset]:
     if not rows:
         return []
     events, nodes, times = zip(*rows)
-    return offsets_of(np.array(events), np.array(nodes), np.array(times, float))
+    names = sorted(set(nodes))
+    return offsets_of(np.array(events), names, np.array([names.index(node) for node in nodes]), np.array(times, float))
 
 
-def offsets_of(events: np.ndarray, nodes: np.ndarray, times_s: np.ndarray) -> list[Offset]:
-    """The same from columns: number of the event, node, seconds."""
-    if not len(events):
+def offsets_of(events: np.ndarray, names: list[str], node: np.ndarray, times_s: np.ndarray) -> list[Offset]:
+    """The same from columns: number of the event, which of the named nodes, seconds. In order of the nodes' names."""
+    if len(names) < 2:
         return []
-    names, node = np.unique(nodes, return_inverse=True)
     pairs, at = _medians(events.astype(np.int64) * len(names) + node, times_s)
     event, node = pairs // len(names), pairs % len(names)
     kept = event[1:] == event[:-1]
@@ -59,8 +59,8 @@ def offsets_of(events: np.ndarray, nodes: np.ndarray, times_s: np.ndarray) -> li
     for i in np.unique(node).tolist():
         values = distance[node == i]
         offset = float(np.median(values))
-        found.append(Offset(str(names[i]), offset, float(np.median(np.abs(values - offset))), len(values)))
-    return found
+        found.append(Offset(names[i], offset, float(np.median(np.abs(values - offset))), len(values)))
+    return sorted(found, key=lambda each: each.node)
 
 
 def _medians(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

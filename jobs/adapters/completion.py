@@ -34,25 +34,31 @@ class Completion:
 
     def completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with times, onsets, iterations, phases and nodes filled in as far as the job's files tell."""
+        is_timed = not (batch["occurred_at"].null_count or batch["time_uncertainty_s"].null_count)
+        has_waited = batch["waited_s"].null_count < len(batch)
+        if is_timed and not has_waited and not batch["iteration"].null_count:
+            return self.placed(batch)  # nothing is open: true of most of a log's lines
         at = pc.fill_null(batch["occurred_at"].cast(pa.int64()), _NONE).to_numpy(zero_copy_only=False).copy()
-        sources = batch["time_source"].to_pylist()
         spread = pc.fill_null(batch["time_uncertainty_s"], np.nan).to_numpy(zero_copy_only=False).copy()
-        self._date_tails(batch, at, spread, sources)
-        has_time = at != _NONE
-        times = pa.array(at, pa.int64(), mask=~has_time).cast(TIMESTAMP)
-        waited = pc.fill_null(batch["waited_s"], 0.0).to_numpy(zero_copy_only=False)
-        onset = np.where(waited > 0, at - (waited * 1e6).astype(np.int64), 0)
-        filled = {
-            "occurred_at": times,
-            "time_source": pa.array(sources, pa.string()),
-            "time_uncertainty_s": pa.array(spread, pa.float64(), mask=np.isnan(spread)),
-            "onset_at": pa.array(onset, pa.int64(), mask=~(has_time & (waited > 0))).cast(TIMESTAMP),
-            **self._progress(batch, at, spread),
-        }
-        for name, column in filled.items():
+        filled = {} if is_timed else self._dated(batch, at, spread)
+        if has_waited:
+            waited = pc.fill_null(batch["waited_s"], 0.0).to_numpy(zero_copy_only=False)
+            onset = np.where(waited > 0, at - (waited * 1e6).astype(np.int64), 0)
+            filled["onset_at"] = pa.array(onset, pa.int64(), mask=(at == _NONE) | (waited <= 0)).cast(TIMESTAMP)
+        for name, column in (filled | self._progress(batch, at, spread)).items():
             index = batch.schema.get_field_index(name)
             batch = batch.set_column(index, batch.schema.field(index), column)
         return self.placed(batch)
+
+    def _dated(self, batch: pa.RecordBatch, at: np.ndarray, spread: np.ndarray) -> dict[str, pa.Array]:
+        """Times, where they come from and how far off they may be; `at` and `spread` are filled too."""
+        sources = batch["time_source"].to_pylist()
+        self._date_tails(batch, at, spread, sources)
+        return {
+            "occurred_at": pa.array(at, pa.int64(), mask=at == _NONE).cast(TIMESTAMP),
+            "time_source": pa.array(sources, pa.string()),
+            "time_uncertainty_s": pa.array(spread, pa.float64(), mask=np.isnan(spread)),
+        }
 
     def placed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Nodes of rows whose rank is known and whose node is not."""
@@ -118,8 +124,6 @@ class Completion:
             return {}
         values = np.where(fill, steps[np.maximum(index, 0)], pc.fill_null(own, 0).to_numpy(zero_copy_only=False))
         has_value = fill | pc.is_valid(own).to_numpy(zero_copy_only=False)
-        phases = batch["phase"].to_pylist()
-        for i in np.flatnonzero(fill):
-            if phases[i] in ("init", "load"):
-                phases[i] = "train"
-        return {"iteration": pa.array(values, pa.int64(), mask=~has_value), "phase": pa.array(phases, pa.string())}
+        early = pc.and_(pa.array(fill), pc.is_in(batch["phase"], pa.array(["init", "load"])))
+        phases = pc.if_else(early, pa.scalar("train"), batch["phase"])
+        return {"iteration": pa.array(values, pa.int64(), mask=~has_value), "phase": phases}

@@ -113,7 +113,7 @@ def scan(  # noqa: C901 - one loop over the bytes: what is known of a line decid
     buf: np.ndarray, layouts: np.ndarray, own_rank: int, is_shared: bool, words: np.ndarray, lengths: np.ndarray,
     table: np.ndarray, is_end: np.ndarray, shapes: np.ndarray, lines: np.ndarray, hashes: np.ndarray, numbers: np.ndarray,
 ) -> int:  # fmt: skip
-    """Number of lines of known shapes. `lines` takes a row a line, columns as `fast_lane.COLUMNS`; `shapes` are sorted hashes.
+    """Number of lines of known shapes. `lines` takes a column a line, rows as `Lines.of` names them; `shapes` are sorted.
 
     `hashes` takes the shapes of lines that are clear and not plain; `numbers` the figures of those that are known.
     """
@@ -124,8 +124,8 @@ def scan(  # noqa: C901 - one loop over the bytes: what is known of a line decid
         end = at
         while end < size and buf[end] != 10:
             end += 1
-        line = lines[n]
-        line[0], line[1], line[2], line[3], line[7], line[8], line[9] = at, end, 0, 0, -1, -1, -1
+        lines[0, n], lines[1, n], lines[2, n], lines[3, n] = at, end, 0, 0
+        lines[7, n], lines[8, n], lines[9, n] = -1, -1, -1
         hashes[n] = 0
         begin, clear = -1, False
         if 0 < end - at < LINE_CAP:
@@ -146,17 +146,17 @@ def scan(  # noqa: C901 - one loop over the bytes: what is known of a line decid
                 odd = odd or c >= 127 or (c < 32 and c != 9)
                 p += 1
             if clear:
-                line[2], line[4], line[5], line[6] = begin, out[US], out[DIGITS], out[TOLD_LEVEL]
-                line[7], line[8] = out[TOLD_RANK], out[TOLD_LABEL]
+                lines[2, n], lines[4, n], lines[5, n], lines[6, n] = begin, out[US], out[DIGITS], out[TOLD_LEVEL]
+                lines[7, n], lines[8, n] = out[TOLD_RANK], out[TOLD_LABEL]
                 if not odd and not has_words:
-                    line[3] = begin
+                    lines[3, n] = begin
                 elif not odd and end - begin <= SHAPE_CAP:
                     shape, n_numbers = shape_of(buf, begin, end, numbers[n_shaped], marks)
                     if n_numbers:
                         hashes[n] = shape
                         k = np.searchsorted(shapes, shape)
                         if k < len(shapes) and shapes[k] == shape:
-                            line[9] = k
+                            lines[9, n] = k
                             n_shaped += 1
         n += 1
         at = end + 1

@@ -74,9 +74,11 @@ class FastLane:
         is_told = any(op in _TELLING for op in ops) or not self._is_shared
         return is_told and any(op in _TIMED for op in ops) and len(ops) <= MAX_OPS
 
-    def take(self, reader: LineReader, data: bytes, offset: int, number: int) -> tuple[list[Problem], int, list[Rows]]:
+    def take(
+        self, reader: LineReader, data: bytes, n_lines: int, offset: int, number: int
+    ) -> tuple[list[Problem], int, list[Rows]]:
         """Problems of a stretch, how many of its lines were refused, and its rows."""
-        lines = self._scanned(data)
+        lines = self._scanned(data, n_lines)
         walk = _Walk(self._parser, reader, lines, data, offset, number, self._is_shared)
         problems, n_refused = walk.through()
         quick = np.flatnonzero(lines.is_quick)
@@ -89,11 +91,11 @@ class FastLane:
         rows += self._parser.rows((number + quick, lines.at_us[quick]))
         return problems, n_refused, rows
 
-    def _scanned(self, data: bytes) -> Lines:
-        lines, hashes = self._scan(data)
+    def _scanned(self, data: bytes, n_lines: int) -> Lines:
+        lines, hashes = self._scan(data, n_lines)
         fresh = self._shapes.unknown(hashes)
         if fresh and self._shapes.learn([data[lines.heads[i] : lines.ends[i]] for i in fresh]):
-            lines, _ = self._scan(data)
+            lines, _ = self._scan(data, n_lines)
         self._to_utc(lines)
         if self._is_shared:
             known = self._parser.known_ranks
@@ -101,13 +103,12 @@ class FastLane:
                 lines.refuse(~np.isin(lines.ranks, np.array(sorted(known), np.int64)))
         return lines
 
-    def _scan(self, data: bytes) -> tuple[Lines, np.ndarray]:
+    def _scan(self, data: bytes, n: int) -> tuple[Lines, np.ndarray]:
         buf = np.frombuffer(data, np.uint8)
-        n = data.count(b"\n") + (not data.endswith(b"\n"))
         table, is_end = automaton()
         words, lengths = level_table()
         rank = self._parser.context.rank
-        columns, hashes = np.empty((n, 10), np.int64), np.empty(n, np.uint64)
+        columns, hashes = np.empty((10, n), np.int64), np.empty(n, np.uint64)
         numbers = np.empty((n + 1, fast_kernel.MAX_SLOTS))
         fast_kernel.scan(
             buf, self._layouts, -1 if rank is None else rank, self._is_shared, words, lengths, table, is_end,
@@ -155,24 +156,21 @@ class _Walk:
     def through(self) -> tuple[list[Problem], int]:
         """Feed what is not quick to the parser, in order; problems of these lines, and how many were refused."""
         parser, lines = self._parser, self._lines
-        for rank in np.unique(lines.ranks[lines.is_quick]).tolist():
+        for rank in np.unique(lines.ranks[lines.is_quick]).tolist() if self._is_shared else [-1] if lines.is_quick.any() else []:
             self._begin(rank)
         other = np.flatnonzero(~lines.is_quick)
         texts = self._texts(other)
-        steps, ranks = lines.steps.tolist(), lines.ranks.tolist()
-        is_other = ~lines.is_quick
-        before = -1
-        for index in np.flatnonzero(is_other | (lines.shapes >= 0)).tolist():
-            is_own_turn = bool(is_other[index])
-            if not parser.is_idle and (index != before + 1 or not is_own_turn):
-                self._close(before + 1, index + (not is_own_turn))
-            if is_own_turn:
+        shaped = np.flatnonzero(lines.is_quick & (lines.shapes >= 0))
+        cuts = np.searchsorted(shaped, other).tolist()
+        before, done = -1, 0
+        for index, cut in zip([*other.tolist(), len(lines.starts)], [*cuts, len(shaped)]):
+            if not parser.is_idle and index > before + 1:
+                self._close(before + 1, index)
+            if cut > done:
+                self._steps(shaped[done:cut])
+            if index < len(lines.starts):
                 self._feed(index, *next(texts))
-            elif lines.is_quick[index]:
-                self._step(index, ranks[index], steps[index])
-            before = index
-        if not parser.is_idle and before + 1 < len(lines.starts):
-            self._close(before + 1, len(lines.starts))
+            before, done = index, cut
         return self._problems, self._n_refused
 
     def _begin(self, rank: int) -> None:
@@ -199,16 +197,26 @@ class _Walk:
         ranks = {rank for rank, _ in self._parser.touched if rank is not None}
         return [(rank, self._writers[rank]) for rank in sorted(ranks) if rank in self._writers]
 
-    def _step(self, index: int, rank: int, iteration: int) -> None:
-        """A line of a known shape: the writer is at this iteration now, and training."""
-        writer = self._writers[rank]
+    def _steps(self, indexes: np.ndarray) -> None:
+        """Consecutive lines of known shapes: each writer is at the iteration of its line now, and training."""
+        if self._is_shared:
+            indexes = indexes[self._lines.is_quick[indexes]]
+            ranks = self._lines.ranks[indexes]
+            for rank in np.unique(ranks).tolist():
+                self._step(rank, indexes[ranks == rank])
+        else:
+            self._step(-1, indexes)
+
+    def _step(self, rank: int, indexes: np.ndarray) -> None:
+        writer, first = self._writers[rank], int(indexes[0])
         before = writer.phases.phase
-        writer.iteration = iteration
+        iterations = self._lines.steps[indexes].tolist()
+        writer.iteration = iterations[-1]
         if before != "train":
             writer.phases.enter("train")
             if before not in ("init", "load"):
-                self.trails.odd_phases[index] = before
-        self.trails.see(rank, index, writer.phases.phase, iteration)
+                self.trails.odd_phases[first] = before
+        self.trails.see_all(rank, indexes.tolist(), writer.phases.phase, iterations)
 
     def _close(self, start: int, end: int) -> None:
         """Stamped lines stand between here and there: they end a lone writer's open event; of several, each its own."""

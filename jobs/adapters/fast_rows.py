@@ -16,6 +16,9 @@ from jobs.adapters.headers import Header
 from jobs.adapters.log_parser import Place
 from jobs.adapters.shapes import Shape
 
+_PRECISION_S = np.array([1.0, *[0.001] * 3, *[1e-6] * 6])
+"""Seconds by the digits of a stamp's fraction."""
+
 
 @dataclass
 class Lines:
@@ -43,8 +46,8 @@ class Lines:
     @staticmethod
     def of(columns: np.ndarray, figures: np.ndarray, shapes: tuple[Shape, ...], is_shared: bool) -> Lines:
         """Lines from what the kernel wrote."""
-        starts, ends, heads, plain, at_us, digits, levels, told, labels, ids = (c.copy() for c in columns.T)
-        precision_s = np.where(digits == 0, 1.0, np.where(digits <= 3, 0.001, 1e-6))
+        starts, ends, heads, plain, at_us, digits, levels, told, labels, ids = columns
+        precision_s = _PRECISION_S[np.where(heads > 0, digits, 0)]
         ranks = np.where(told >= 0, told, labels) if is_shared else np.full(len(starts), -1, np.int64)
         is_shaped = ids >= 0
         figure_at = np.cumsum(is_shaped) - 1
@@ -94,6 +97,13 @@ class Trails:
         phases.append(phase)
         iterations.append(-1 if iteration is None else iteration)
 
+    def see_all(self, rank: int, lines: list[int], phase: str, steps: list[int]) -> None:
+        """The iterations of lines of one phase, in their order."""
+        indexes, phases, iterations = self.by_rank[rank]
+        indexes += lines
+        phases += [phase] * len(lines)
+        iterations += steps
+
     def at(self, lines: np.ndarray, ranks: np.ndarray) -> tuple[pa.Array, pa.Array]:
         """Phase and iteration at lines of these ranks."""
         n = len(lines)
@@ -121,6 +131,8 @@ class Places:
     @staticmethod
     def of(ranks: np.ndarray, quick: np.ndarray, place_of: Callable[[int], Place]) -> Places:
         """Places by rank."""
+        if not len(quick) or (ranks[quick] == ranks[quick[0]]).all():
+            return Places([place_of(int(rank)) for rank in ranks[quick[:1]]], pa.array(np.zeros(len(quick), np.int32)))
         values, which = np.unique(ranks[quick], return_inverse=True)
         return Places([place_of(rank) for rank in values.tolist()], pa.array(which.astype(np.int32)))
 

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +18,7 @@ from jobs.adapters.completion import Completion
 from jobs.adapters.job_facts import JobFacts, coverage_of, gather
 from jobs.adapters.job_reader import FileReport, JobRead, sample_text, with_message_keys
 from jobs.adapters.redaction import redact_column
+from jobs.adapters.shared_events import shared_events
 from schemas import tables
 
 EVENT_TABLES = ("log_records", "iterations", "stack_samples", "operations", "collectives", "node_events")
@@ -40,7 +40,7 @@ def schema_of(name: str) -> pa.Schema:
 
 def results(done: JobRead) -> Iterator[Result]:
     """Every table of a job: name, columns, batches. `ingested_files` comes last and `training_jobs` just before it."""
-    found = clocks.offsets_of(*_shared_events(done))
+    found = clocks.offsets_of(*shared_events(done))
     shifts = clocks.corrections(found)
     facts = gather(done, shifts)
     completion = Completion(
@@ -91,48 +91,6 @@ def _redacted(name: str, rows: list[dict[str, Any]]) -> list[pa.RecordBatch]:
         pa.RecordBatch.from_arrays([redact_column(column, counts) for column in batch.columns], schema=batch.schema)
         for batch in _one(name, rows)
     ]
-
-
-def _shared_events(done: JobRead) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What several nodes saw at once, as (event, node, seconds): iteration lines, and the ends of a step's collectives."""
-    events, nodes, times = [np.empty(0, np.int64)], [np.empty(0, object)], [np.empty(0)]
-    for batch in done.rows.batches("iterations"):
-        part = batch.filter(pc.and_(pc.is_valid(batch["node"]), pc.is_valid(batch["occurred_at"])))
-        events.append(part["iteration"].to_numpy(zero_copy_only=False))
-        nodes.append(part["node"].to_numpy(zero_copy_only=False))
-        times.append(part["occurred_at"].cast(pa.int64()).to_numpy(zero_copy_only=False) / 1e6)
-    # Numbers from minus one down: iterations are counted from zero up.
-    codes: dict[object, int] = {}
-    others = [(-1 - codes.setdefault(event, len(codes)), node, at) for event, node, at in _ends_of_collectives(done)]
-    if others:
-        of_others = [np.array(values) for values in zip(*others)]
-        events.append(of_others[0])
-        nodes.append(of_others[1])
-        times.append(of_others[2])
-    return np.concatenate(events), np.concatenate(nodes).astype(str), np.concatenate(times)
-
-
-def _ends_of_collectives(done: JobRead) -> Iterator[tuple[object, str, float]]:
-    """Ends of collectives in operation time lines and in flight-recorder dumps, as (event, node, seconds)."""
-    nodes = {p.rank: p.node for p in done.record.placements}
-    n_left = 400_000
-    for batch in done.rows.batches("operations"):
-        part = batch.filter(pc.and_(pc.equal(batch["kind"], "collective"), pc.is_valid(batch["started_us"])))
-        ends = pc.add(part["started_us"].cast(pa.float64()), part["duration_us"]).to_pylist()
-        for step, name, group, rank, node, end in zip(
-            *(part[c].to_pylist() for c in ("step", "name", "group", "rank", "node")), ends
-        ):
-            place = node or nodes.get(rank)
-            if place and step is not None and n_left > 0:
-                n_left -= 1
-                yield (("operation", step, name, group), place, end / 1e6)
-    for batch in done.rows.batches("collectives"):
-        part = batch.filter(pc.and_(pc.is_valid(batch["completed_at"]), pc.invert(batch["is_p2p"])))
-        times = part["completed_at"].cast(pa.int64()).to_pylist()
-        for group, sequence, rank, node, at in zip(*(part[c].to_pylist() for c in ("group", "sequence", "rank", "node")), times):
-            place = node or nodes.get(rank)
-            if place and sequence is not None:
-                yield (("collective", group, sequence), place, at / 1e6)
 
 
 def _event_batches(done: JobRead, name: str, completion: Completion, shifts: dict[str, int]) -> Iterator[pa.RecordBatch]:

@@ -98,6 +98,7 @@ class JobTables:
         self._scratch = scratch
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._spilled: dict[str, tuple[Path, pa.ipc.RecordBatchFileWriter]] = {}
+        self._are_joined: set[str] = set()
 
     def add(self, batch: pa.RecordBatch, table: str, redactions: Counter[str], is_clean: bool = False) -> None:
         """Take a batch in, secrets removed; `is_clean`: the texts of its lines hold none."""
@@ -109,6 +110,7 @@ class JobTables:
         ]
         clean = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
         self._batches.setdefault(table, []).append(clean)
+        self._are_joined.discard(table)
         self._size += clean.nbytes
         if self._size > SPILL_BYTES:
             self._spill()
@@ -126,6 +128,15 @@ class JobTables:
 
     def batches(self, table: str) -> Iterator[pa.RecordBatch]:
         """All rows of a table, those of small batches put together; call after the last `add`."""
+        if table in self._spilled:
+            yield from self._joined_batches(table)
+            return
+        if table not in self._are_joined:
+            self._batches[table] = list(self._joined_batches(table))
+            self._are_joined.add(table)
+        yield from self._batches[table]
+
+    def _joined_batches(self, table: str) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
         n_held = 0
         for batch in self._as_they_came(table):

@@ -100,7 +100,7 @@ def _blocks(reader: LineReader, parser: LogParser) -> Iterator[_Parsed]:
 
                 lane = FastLane(parser)
             if lane is not None and len(part) >= max(min_bytes(), MIN_LINE * n_lines) and lane.ready():
-                found, n_refused, rows = lane.take(reader, part, offset + start, number)
+                found, n_refused, rows = lane.take(reader, part, n_lines, offset + start, number)
                 yield _Parsed([*problems, *found], n_refused, rows)
             else:
                 block = reader.decoded(part, offset + start, number)

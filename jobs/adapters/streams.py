@@ -69,14 +69,29 @@ class Decompressed(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer with decompressed bytes."""
+        if self._inflate is None and not self._ahead:
+            return self._read_plain(buffer)
         data = self._take(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
+    def _read_plain(self, buffer: Any) -> int:
+        """Bytes of a file that is not compressed, straight into the buffer."""
+        try:
+            n = self._raw.readinto(buffer) or 0  # type: ignore[attr-defined]
+        except (OSError, EOFError, RuntimeError, ValueError) as error:
+            self._note_unreadable(error)
+            return 0
+        self.n_out += n
+        return n
+
+    def _note_unreadable(self, error: Exception) -> None:
+        self.problems.append(Problem("unreadable", self.n_out, 0, f"reading failed half-way: {type(error).__name__}"))
+        self._done = True
+
     def _take(self, n: int) -> bytes:
         if self._inflate is None:
-            data = self._ahead or self._read_raw(n)
-            data, self._ahead = data[:n], data[n:]
+            data, self._ahead = self._ahead[:n], self._ahead[n:]
             self.n_out += len(data)
             return data
         while not self._out and not self._done:
@@ -92,8 +107,7 @@ class Decompressed(io.RawIOBase):
         try:
             return self._raw.read(n) or b""
         except (OSError, EOFError, RuntimeError, ValueError) as error:
-            self.problems.append(Problem("unreadable", self.n_out, 0, f"reading failed half-way: {type(error).__name__}"))
-            self._done = True
+            self._note_unreadable(error)
             return b""
 
     def _more(self, limit: int) -> bytes:
@@ -177,7 +191,8 @@ class Rejoined(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer."""
-        data = self._head[: len(buffer)] if self._head else (self._rest.read(len(buffer)) or b"")
-        self._head = self._head[len(buffer) :] if self._head else b""
+        if not self._head:
+            return self._rest.readinto(buffer) or 0  # type: ignore[union-attr]
+        data, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,22 @@ def counter(scratch: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def count_broken(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> list[int]:
-    """Rows of a staged file, then those that break each rule of the table's contract."""
+@dataclass(frozen=True)
+class Counted:
+    """Rows of a staged file, those that break each rule of the table's contract, and the first and last of its jobs."""
+
+    n_rows: int
+    broken: tuple[int, ...]
+    jobs: tuple[str, str]
+
+
+def count_broken(connection: duckdb.DuckDBPyConnection, file: Path, name: str) -> Counted:
+    """Count a staged file's rows."""
     table = tables()[name]
-    wanted = ["count(*)", *(breaks(rule, table.key) for rule in rules_of(table))]
+    wanted = ["min(job_id)", "max(job_id)", "count(*)", *(breaks(rule, table.key) for rule in rules_of(table))]
     query = f"SELECT {', '.join(wanted)} FROM read_parquet(?)"  # noqa: S608 - the contract's own rules and names
-    return [int(n) for n in connection.execute(query, [str(file)]).fetchone() or ()]
+    first, last, n_rows, *broken = connection.execute(query, [str(file)]).fetchone() or ("", "", 0)
+    return Counted(n_rows, tuple(broken), (first, last))
 
 
 def breaks(rule: Rule, key: tuple[str, ...]) -> str:
@@ -55,10 +66,9 @@ def breaks(rule: Rule, key: tuple[str, ...]) -> str:
     return f"count(*) - count(DISTINCT hash({columns}))"
 
 
-def note_counts(connection: duckdb.DuckDBPyConnection, file: Path, final: Path, counts: Sequence[int]) -> None:
-    """Put a file's counts, and the first and last of its jobs, beside the place that it is going to have."""
-    first, last = connection.execute("SELECT min(job_id), max(job_id) FROM read_parquet(?)", [str(file)]).fetchone() or ("", "")
-    _counts_of(final).write_text(json.dumps({"counts": counts, "jobs": [first, last]}))
+def note_counts(counted: Counted, final: Path) -> None:
+    """Put a file's counts beside the place that it is going to have."""
+    _counts_of(final).write_text(json.dumps({"counts": [counted.n_rows, *counted.broken], "jobs": counted.jobs}))
 
 
 def _counts_of(file: Path) -> Path:

@@ -16,7 +16,8 @@ from jobs.adapters.job_reader import sha256_of
 from jobs.adapters.job_results import content_hash
 from jobs.core.lake import arrow_schema
 from jobs.core.rules import rules_of
-from jobs.ingest.adoption import count_broken, counter, note_counts
+from jobs.ingest.adoption import Counted, count_broken, counter, note_counts
+from jobs.ingest.quick_rules import QuickProof
 from jobs.ingest.unfit import BOOKS, Unfit, broken_jobs, is_critical, job_row, ledger_rows, quarantine_rows, replaced
 from schemas import tables
 
@@ -31,6 +32,7 @@ class Staging:
         self._folder, self._task, self._batch = Path(folder), task, batch
         self._writers: dict[str, tuple[Path, Path, pq.ParquetWriter]] = {}
         self._held: dict[str, tuple[int, int, list[pa.RecordBatch]]] = {}
+        self._proofs: dict[str, QuickProof] = {}
 
     @property
     def folder(self) -> str:
@@ -49,7 +51,9 @@ class Staging:
         _, _, batches = self._held.pop(table, (0, 0, []))
         if not batches:
             return
-        self._open(table)[2].write_table(self._complete(table, batches, schema), row_group_size=ROW_GROUP)
+        rows = self._complete(table, batches, schema)
+        self._proofs.setdefault(table, QuickProof(tables()[table])).see(rows)
+        self._open(table)[2].write_table(rows, row_group_size=ROW_GROUP)
 
     def _open(self, table: str) -> tuple[Path, Path, pq.ParquetWriter]:
         if table not in self._writers:
@@ -74,22 +78,26 @@ class Staging:
         for _, _, writer in self._writers.values():
             writer.close()
         with counter(self.folder) as connection:
-            counts = {table: count_broken(connection, draft, table) for table, (draft, _, _) in self._writers.items()}
+            counts = {table: self._counted(connection, table) for table in self._writers}
             gone = dict(unfit or {})
             for table in sorted(counts, key=lambda table: (table in BOOKS, table)):
-                if is_critical(rules_of(tables()[table]), counts[table]):
+                if is_critical(rules_of(tables()[table]), counts[table].broken):
                     gone = broken_jobs(connection, self._writers[table][0], table) | gone
             if gone:
                 counts = self._without(connection, {job.job_id: job for job in jobs}, gone)
-            for table, n in counts.items():
+            for table, counted in counts.items():
                 draft, final, _ = self._writers[table]
-                note_counts(connection, draft, final, n)
+                note_counts(counted, final)
                 os.replace(draft, final)
         return gone
 
+    def _counted(self, connection: duckdb.DuckDBPyConnection, table: str) -> Counted:
+        proved = self._proofs[table].counts()
+        return proved or count_broken(connection, self._writers[table][0], table)
+
     def _without(
         self, connection: duckdb.DuckDBPyConnection, jobs: Mapping[str, JobFiles], gone: Mapping[str, Unfit]
-    ) -> dict[str, list[int]]:
+    ) -> dict[str, Counted]:
         """Leave out jobs but for what the books tell of them; the counts of each table anew."""
         added: dict[str, list[dict[str, Any]]] = {table: [] for table in BOOKS}
         staged = self._writers.get("ingested_files")

@@ -51,9 +51,9 @@ def broken_jobs(connection: duckdb.DuckDBPyConnection, file: Path, name: str) ->
     return found
 
 
-def is_critical(rules: Sequence[Rule], counts: Sequence[int]) -> bool:
-    """Whether counts of rows, as `adoption.count_broken` gives them, hold a broken critical rule."""
-    return any(n and rule.severity == Severity.CRITICAL for rule, n in zip(rules, counts[1:], strict=True))
+def is_critical(rules: Sequence[Rule], broken: Sequence[int]) -> bool:
+    """Whether a critical one is among the rules that so many rows break."""
+    return any(n and rule.severity == Severity.CRITICAL for rule, n in zip(rules, broken, strict=True))
 
 
 def replaced(
