@@ -23,6 +23,7 @@ from enum import StrEnum
 import numpy as np
 
 from ml.machines.lasting import QUARTERS, centred, judged, reached
+from ml.machines.medians import turned
 from ml.machines.peers import floor_of, others_median
 from ml.machines.windows import Lines, Windows, cut, plain_weights, summarise
 
@@ -174,11 +175,11 @@ def _aspects(
         nothing = np.zeros(binned.shape[::-1]).T
         return [Differences(aspect, length_s, nothing) for _, length_s in fitting for aspect in aspects]
     marked = NOTHING_OLD if old is None or not old.any() else np.ascontiguousarray(old.T).view(np.uint8)
-    turned = np.ascontiguousarray(binned.T, dtype=np.float64)
-    results = iter(np.empty((len(fitting) * len(aspects), *turned.shape)))
+    lines = turned(binned)
+    results = iter(np.empty((len(fitting) * len(aspects), *lines.shape)))
     found = []
     for span, length_s in fitting:
-        away, centre = centred(turned, span, memory[:2])
+        away, centre = centred(lines, span, memory[:2])
         above, below = reached(centre, span, memory[2:4])
         for aspect in aspects:
             is_relative = aspect not in (Aspect.LEVEL, Aspect.GAPS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from ml.machines.medians import median_line, others_median_into
+from ml.machines.medians import median_line
 from ml.machines.peers import MEAN_ABS_TO_SD
 
 Array = np.ndarray
@@ -40,8 +40,8 @@ def _add(total: Array, count: Array, line: Array, sign: float) -> None:
 def _centre(binned: Array, span: int, away: Array, centre: Array) -> None:
     """Fill `away` and `centre`, see `centred`."""
     n_bins, n_rows = binned.shape
-    total = np.zeros(n_rows)
-    count = np.zeros(n_rows)
+    total, count = np.zeros(n_rows), np.zeros(n_rows)
+    known, near, guess = np.empty(n_rows), np.empty(n_rows + 1), np.zeros(2)
     for at in range(n_bins):
         _add(total, count, binned[at], 1.0)
         if at >= span:
@@ -50,10 +50,9 @@ def _centre(binned: Array, span: int, away: Array, centre: Array) -> None:
         for row in range(n_rows):
             mean = total[row] / count[row]
             part[row] = mean if count[row] * 2 >= span else np.nan
-    others_median_into(away, centre)
-    for at in range(n_bins):
+        median_line(part, known, near, guess, centre[at])
         for row in range(n_rows):
-            away[at, row] -= centre[at, row]
+            part[row] -= centre[at, row]
 
 
 def centred(binned: Array, span: int, into: Array | None = None) -> tuple[Array, Array]:

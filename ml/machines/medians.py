@@ -12,7 +12,21 @@ MIN_PEERS = 3
 FEW = 32
 """Values that are put in order; of more, those in the middle are bracketed first by counting, which is many times cheaper."""
 MARGIN = 6
+STRIP = 16
 ROUNDS = 12
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def turned(values: Array) -> Array:
+    """Rows as columns, in memory too, as float64: a strip of rows at a time, which is several times faster than one column."""
+    n_rows, n_points = values.shape
+    result = np.empty((n_points, n_rows))
+    for first in range(0, n_rows, STRIP):
+        last = min(first + STRIP, n_rows)
+        for at in range(n_points):
+            for row in range(first, last):
+                result[at, row] = values[row, at]
+    return result
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

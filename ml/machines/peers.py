@@ -7,9 +7,10 @@ widens the band that it is judged by, and nothing depends on how many machines t
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
-from ml.machines.medians import largest_and_quantile, others_median_turned
+from ml.machines.medians import largest_and_quantile, others_median_turned, turned
 
 Array = np.ndarray
 
@@ -35,7 +36,7 @@ def others_median(values: Array) -> Array:
     >>> others_median(np.array([[1.0], [2.0], [3.0], [9.0]])).ravel().tolist()
     [3.0, 3.0, 2.0, 2.0]
     """
-    return others_median_turned(np.ascontiguousarray(values.T, dtype=np.float64)).T
+    return others_median_turned(turned(values)).T
 
 
 def centred_mean(values: Array, width: int) -> Array:
@@ -71,15 +72,32 @@ def band(residuals: Array, width: int, floor: float) -> Array:
     return np.fmax(others_median(own), floor)
 
 
-def bands_of(shown: Array) -> tuple[Array, Array, Array]:
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _means(shown: Array, first: int, covered: Array) -> Array:
+    """Row means of what is known among the covered points from the first one on; NaN where nothing is."""
+    means = np.empty(len(shown))
+    for row in range(len(shown)):
+        total, count = 0.0, 0
+        for place in range(len(covered)):
+            value = shown[row, first + place]
+            is_used = covered[place] & (abs(value) < np.inf)
+            total += value if is_used else 0.0
+            count += is_used
+        means[row] = total / count
+    return means
+
+
+def bands_of(shown: Array, covered: Array | None = None) -> tuple[Array, Array, Array]:
     """Each machine's mean, and the lowest and highest of the others' (5th and 95th percentile if many); NaN if unknown.
+
+    Of the covered points only, if they are given.
 
     >>> [own.tolist() for own in bands_of(np.array([[1.0], [2.0], [4.0]]))]
     [[1.0, 2.0, 4.0], [2.0, 1.0, 1.0], [4.0, 4.0, 2.0]]
     """
-    known = np.isfinite(shown)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(known, shown, 0.0).sum(axis=1) / known.sum(axis=1)
+    covered = np.ones(shown.shape[1], dtype=bool) if covered is None else covered
+    ends = np.flatnonzero(covered)[[0, -1]] + (0, 1)
+    means = _means(shown, int(ends[0]), covered[ends[0] : ends[1]])
     order = np.argsort(means, kind="stable")
     ordered = means[order]
     n_known = int(np.isfinite(ordered).sum())

@@ -12,7 +12,7 @@ from ml.machines.evidence import Aspect, Differences, MetricEvidence, measure
 from ml.machines.joint import Companion, features, unexplained
 from ml.machines.lasting import in_thresholds, largest
 from ml.machines.levels import Levels, by_role, levels_of
-from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned
+from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned, turned
 from ml.machines.model import MachineModel, fallback, misfit
 from ml.machines.peers import bands_of, others_median
 from ml.machines.ranking import MachineScore, ranked
@@ -154,8 +154,8 @@ def _note_usual(table: MetricTable, evidence: MetricEvidence, usual: dict[str, d
 
 def usual_differences(level: Array, floor: float) -> Array:
     """Per machine its median difference to the peers over the job, in units of the others' spread. NaN if unknown."""
-    turned = np.ascontiguousarray(level.T)
-    middle = median_of_known(np.ascontiguousarray((turned - others_median_turned(turned)).T))
+    lines = turned(level)
+    middle = median_of_known(turned(lines - others_median_turned(lines)))
     spread = 1.4826 * others_median(np.abs(middle)[:, None])[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         return middle / np.fmax(spread, floor) if floor > 0 else np.full(len(middle), np.nan)
@@ -218,10 +218,13 @@ def _far_from_it(judged: _Judged) -> list[MachineScore]:
     end_us = table.start_us + round(table.n_points * table.period_s * 1e6)
     metric, unit, start_us, model_id, method = table.metric, table.unit, table.start_us, judged.model_id, model.method
     found = []
-    for number in np.unique(judged.strongest[judged.peaks < NEAR]).tolist():
-        aspect = evidence.differences[number].aspect
-        rows = np.flatnonzero((judged.strongest == number) & (judged.peaks < NEAR))
-        seen = [own[rows].tolist() for own in bands_of(evidence.shown(aspect))]
+    aspects = [each.aspect for each in evidence.differences]
+    for aspect in sorted(set(aspects)):
+        own = np.array([each is aspect for each in aspects])
+        rows = np.flatnonzero(own[judged.strongest] & (judged.peaks < NEAR))
+        if not len(rows):
+            continue
+        seen = [band[rows].tolist() for band in bands_of(evidence.shown(aspect))]
         for row, peak, *told in zip(rows.tolist(), judged.peaks[rows].tolist(), *seen, strict=True):
             node, device = table.members[row]
             value, low, high = (each if each == each else None for each in told)
@@ -249,7 +252,7 @@ def _one(judged: _Judged, row: int) -> MachineScore:
     longest_s = _longest_run(covered) * bin_s if peak >= 1 else 0.0
     also = int((ratio.T[begin : last + 1].max(axis=0) >= max(min(peak, 1.0) * 0.5, 1e-9)).sum())
     n_members = judged.n_members
-    seen = bands_of(evidence.shown(each.aspect)[:, covered])
+    seen = bands_of(evidence.shown(each.aspect), covered)
     value, low, high = (float(own[row]) if np.isfinite(own[row]) else None for own in seen)
     start_us = table.start_us + round(begin * bin_s * 1e6)
     end_us = table.start_us + round((last + 1) * bin_s * 1e6)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned
+from ml.machines.medians import MIN_PEERS, median_of_known, others_median_turned, turned
 from ml.machines.windows import Lines, required_continuity_s
 
 Array = np.ndarray
@@ -187,9 +187,9 @@ def _same_scale(lines: list[Array], members: Sequence[Series], remarks: list[str
     some = np.empty((len(lines), -(-len(lines[0]) // step)))
     for row, line in enumerate(lines):
         _note_places(line, step, some, row)
-    turned = np.ascontiguousarray(some.T)
-    medians = others_median_turned(turned)
-    if not _is_far_for_long(turned, medians, OTHER_UNIT_FACTORS[0] * math.exp(-OTHER_UNIT_TOLERANCE)):
+    places = turned(some)
+    medians = others_median_turned(places)
+    if not _is_far_for_long(places, medians, OTHER_UNIT_FACTORS[0] * math.exp(-OTHER_UNIT_TOLERANCE)):
         return np.ones(len(lines), dtype=bool)
     others = medians.T
     with np.errstate(divide="ignore", invalid="ignore"):
