@@ -117,8 +117,9 @@ def main() -> None:
         beside()
         companions = cpu_s(beside)
         rate = values.nbytes * METRICS / fused / 1e9
-        print(f"| {n} | {minder:.1f} s | {pairs:.1f} s | {closed:.2f} s | {fused:.3f} s | **{minder / fused:.0f}** | {rate:.2f} | "
-              f"{whole:.2f} s | **{minder / whole:.0f}** | {stage:.2f} s | **{minder / stage:.0f}** | {companions:.2f} s |", flush=True)  # fmt: skip
+        line = (f"| {n} | {minder:.1f} s | {pairs:.1f} s | {closed:.2f} s | {fused:.3f} s | **{minder / fused:.0f}** | {rate:.2f} | "
+                f"{whole:.2f} s | **{minder / whole:.0f}** | {stage:.2f} s | **{minder / stage:.0f}** | {companions:.2f} s |")  # fmt: skip
+        print(line.replace("**nan**", "–").replace("nan s", "–"), flush=True)
         if not is_paired:
             continue
         agreement.append(f"| {n} | " + " | ".join(_top_one(values, turned, odd, start, length, vectors)) + " |")
