@@ -24,7 +24,11 @@ def series(values, metric="power", unit="W", period_s=PERIOD_S, start_us=0, node
 
 
 def named(scored):
-    return {row.node for row in scored.rows if row.score >= 0.5}
+    return named_of(scored.rows)
+
+
+def named_of(rows):
+    return {row.node for row in rows if row.score >= 0.5}
 
 
 def test_healthy_machines_are_not_named():
@@ -88,6 +92,24 @@ def test_fewer_than_three_peers_is_no_answer(n_machines):
     scored = score_job(series(values), {}, {})
     assert scored.rows == ()
     assert "too few to compare" in " ".join(scored.remarks)
+
+
+def test_accelerators_are_compared_each_and_many_cores_as_one_machine():
+    values = job(6, n_points=1200)
+    odd = values + 80 * (np.arange(6) == 2)[:, None] * (np.arange(1200) > 400)
+
+    def scored(n_devices):
+        own = [
+            Series(f"n{i}", f"{d}", "load", "pct", 0, PERIOD_S, (odd if d == 0 else values)[i])
+            for i in range(6)
+            for d in range(n_devices)
+        ]
+        return score_job(own, {}, {}).rows
+
+    accelerators, cores = scored(2), scored(64)
+    assert (accelerators[0].node, accelerators[0].device, accelerators[0].score >= 0.5) == ("n2", "0", True)
+    assert {row.device for row in cores} == {None}
+    assert named_of(cores) == set()  # one of 64 cores is no odd machine
 
 
 def test_roles_are_compared_inside_themselves():
