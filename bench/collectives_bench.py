@@ -9,17 +9,30 @@ are completed, one rank stopped, so that all others have open entries. Dumps are
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import pickle
 import shutil
+import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import repeat
 from pathlib import Path
 
 import orjson
-from processes import measured, tree_seconds
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, convert_to_deltalake
+from processes import measured, tree_peak_gb, tree_seconds
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from jobs.adapters.base import FileContext, Rows
+from jobs.adapters.flight_recorder import ADAPTERS
+from jobs.core.query import ask
+from schemas.collectives import TABLE
 
 GROUPS = ("0", "1", "2")
 NAMES = {"0": "default_pg", "1": "TENSOR_MODEL_PARALLEL_GROUP", "2": "DATA_PARALLEL_GROUP"}
@@ -108,45 +121,49 @@ def command(n_ranks: int, n_entries: int, form: str) -> None:
         shutil.rmtree(folder)
 
 
-def spark(n_ranks: int, n_entries: int) -> None:
-    """The stage's own transforms on a table of entries; reading dumps into the table is ingest's work and not counted."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyspark.sql import functions as F
-
-    from jobs.adapters.base import FileContext, Rows
-    from jobs.adapters.flight_recorder import ADAPTERS
-    from jobs.collectives import transform
-    from jobs.core import session
-    from schemas.collectives import TABLE
-
+def write_entries(path: str, ranks: range, n_ranks: int, n_entries: int) -> None:
+    """The rows that ingest makes of these ranks' dumps."""
     schema = pa.schema([pa.field(c.name, c.type) for c in TABLE.columns])
-    with tempfile.TemporaryDirectory(prefix="collectives-bench-") as folder:
-        import io
-
-        writer = pq.ParquetWriter(f"{folder}/entries.parquet", schema)
-        for rank in range(n_ranks):
+    with pq.ParquetWriter(path, schema) as writer:
+        for rank in ranks:
             data = pickle.dumps(dump(rank, n_ranks, n_entries), 2)
             for part in ADAPTERS[0].parse(io.BytesIO(data), FileContext("job-1", f"traces/nccl_trace_rank_{rank}")):
                 if isinstance(part, Rows):
                     writer.write_table(pa.Table.from_pydict(dict(part.columns), schema=schema))
-        writer.close()
+
+
+def answered(folder: str, query: str) -> pa.Table:
+    """As the stage asks the lake."""
+    return ask(DeltaTable(folder), query)
+
+
+def spark(n_ranks: int, n_entries: int) -> None:
+    """The stage's own transforms on a table of entries; reading dumps into the table is ingest's work and not counted."""
+    from pyspark.sql import functions as F
+
+    from jobs.collectives import transform
+    from jobs.core import session
+
+    with tempfile.TemporaryDirectory(prefix="collectives-bench-") as folder, ProcessPoolExecutor(2) as pool:
+        parts = [range(at, min(at + 128, n_ranks)) for at in range(0, n_ranks, 128)]
+        list(pool.map(write_entries, [f"{folder}/{p.start:05d}.parquet" for p in parts], parts, repeat(n_ranks), repeat(n_entries)))
         started = session.start("collectives-bench")
-        collectives = started.read.parquet(f"{folder}/entries.parquet")
+        convert_to_deltalake(folder)
         facts = started.createDataFrame([("job-1",)], "job_id string").select(
             "job_id", F.lit("FAILED").alias("state"), F.lit(n_ranks).alias("world_size"),
             F.lit(None).cast("array<struct<rank:int,node:string>>").alias("ranks"),
         )  # fmt: skip
-        began, spent = time.perf_counter(), tree_seconds()
-        telling = transform.telling(transform.entries(collectives))
-        found = transform.findings(telling, transform.progress(collectives), facts).orderBy(F.desc("score")).collect()
-        seconds = time.perf_counter() - began
-        assert list(found[0]["ranks"]) == [STOPPED], found[0]
-        print(
-            f"Spark    {n_ranks:>6} ranks × {n_entries} entries: {seconds:6.2f} s wall, {tree_seconds() - spent:.1f} s of processor,"
-            f" {len(found)} findings",
-            flush=True,
-        )
+        for which in ("first", "second"):
+            began, spent = time.perf_counter(), tree_seconds()
+            found = transform.findings(facts, partial(answered, folder)).toArrow().to_pylist()
+            seconds, used = time.perf_counter() - began, tree_seconds() - spent
+            best = max(found, key=lambda row: row["score"])
+            assert best["ranks"] == [STOPPED], best
+            print(
+                f"Spark    {n_ranks:>6} ranks × {n_entries} entries, {which} time in a session: {seconds:6.2f} s wall, {used:.1f} s of processor,"
+                f" peak {tree_peak_gb():.1f} GB, {len(found)} findings",
+                flush=True,
+            )
         started.stop()
 
 

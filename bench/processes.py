@@ -49,6 +49,22 @@ def measured(module: str, folder: Path) -> Measured:
 
 def tree_seconds() -> float:
     """Processor seconds so far of all processes that this one started: the JVM and its Python workers."""
+    spent = _below()
+    return sum(spent.values())
+
+
+def tree_peak_gb() -> float:
+    """Greatest resident memory so far of the processes below this one that still live, summed."""
+    peaks = 0
+    for pid in _below():
+        with contextlib.suppress(OSError, StopIteration):
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            peaks += int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
+    return peaks / 1e6
+
+
+def _below() -> dict[int, float]:
+    """Processor seconds of each process below this one, their ended children's included."""
     parents, spent = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -61,7 +77,7 @@ def tree_seconds() -> float:
     below = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
-    return sum(spent[pid] for pid in below - {os.getpid()})
+    return {pid: spent[pid] for pid in below - {os.getpid()}}
 
 
 SEEN: dict[int, tuple[str, float]] = {}

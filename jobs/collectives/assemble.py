@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ml.collectives.groups import group_kind, groups_from_pg_config, smallest_group
@@ -37,8 +38,10 @@ def about(rows: pd.DataFrame, facts: Mapping[str, Any]) -> About:
     placed = facts.get("ranks") or []
     node_of = {int(r): str(n) for r, n in zip(rows["rank"], rows["node"]) if isinstance(n, str)}
     node_of |= {r["rank"]: r["node"] for r in placed if r["node"]}
-    told = rows[rows["group_ranks"].map(lambda ranks: ranks is not None and len(ranks) > 0)]
-    groups = groups_from_pg_config((str(g), [int(r) for r in ranks]) for g, ranks in zip(told["group"], told["group_ranks"]))
+    told = rows[rows["group_ranks"].map(lambda ranks: np.size(ranks) > 0 and np.ndim(ranks) > 0)]
+    # Every rank of a group tells the same list.
+    distinct = {(str(g), np.asarray(ranks, np.int64).tobytes()): ranks for g, ranks in zip(told["group"], told["group_ranks"])}
+    groups = groups_from_pg_config((name, [int(r) for r in ranks]) for (name, _), ranks in distinct.items())
     files = {int(r): str(f) for r, f in zip(rows["rank"], rows["file"]) if isinstance(f, str)}
     return About(node_of, files, groups, facts.get("state") == "COMPLETED")
 

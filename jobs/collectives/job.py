@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from jobs.collectives import transform
+from jobs.core.lake import answer
 from jobs.core.runner import StageContext
 
 
 def run(context: StageContext) -> None:
     """Match the collectives of each pending job by themselves and name whom the others wait for."""
-    collectives = context.read_pending("collectives")
-    found = transform.findings(
-        transform.telling(transform.entries(collectives)),
-        transform.progress(collectives),
-        transform.facts(context.read_pending("training_jobs"), context.read_pending("ranks")),
-    )
-    context.write("collective_findings", found)
+    facts = transform.facts(context.read_pending("training_jobs"), context.read_pending("ranks"))
+    context.write("collective_findings", transform.findings(facts, partial(answer, context.lake.root, "collectives")))

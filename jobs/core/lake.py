@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from jobs.core.errors import FleetdiffError
-from jobs.core.query import Filters, aggregate, literal, select
+from jobs.core.query import Filters, aggregate, ask, literal, select
 from schemas import tables
 
 UNREADABLE = re.compile(r"[\[\]]|%[0-9A-Fa-f]{2}")
@@ -51,6 +51,11 @@ def aggregates(
 ) -> pa.Table:
     """One row a group, summed up where the rows are read: `aggregates(lake, "job_templates", ["job_id"], {"n_events": "sum"})`."""
     return aggregate(open_table(lake, name), arrow_schema(name), by, values, filters)
+
+
+def answer(lake: str | Path, name: str, query: str) -> pa.Table:
+    """What a query in DataFusion's SQL finds in a table of the lake, there called `lookup`."""
+    return ask(open_table(lake, name), query)
 
 
 def write_rows(lake: str | Path, name: str, rows: pa.Table, jobs: Sequence[str] | None = None) -> None:

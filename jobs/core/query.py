@@ -50,11 +50,27 @@ def _where(schema: pa.Schema, filters: Filters | None) -> str:
     return " WHERE " + " AND ".join(conditions) if conditions else ""
 
 
+def ask(table: DeltaTable, query: str) -> pa.Table:
+    """What a query in DataFusion's SQL finds; the table is called `lookup`."""
+    rows = _answer(table, query)
+    return _as(rows, pa.schema([pa.field(field.name, _plain(field.type)) for field in rows.schema]))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Texts instead of views, which little can read yet."""
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    return pa.string() if pa.types.is_string_view(kind) else kind
+
+
 def _asked(table: DeltaTable, schema: pa.Schema, query: str, names: Sequence[str]) -> pa.Table:
     wanted = pa.schema([schema.field(name) for name in names])
+    return _as(_answer(table, query), wanted)
+
+
+def _answer(table: DeltaTable, query: str) -> pa.Table:
     stream = QueryBuilder().register("lookup", table).execute(query)
-    reader = pa.RecordBatchReader._import_from_c_capsule(stream.__arrow_c_stream__())
-    return _as(reader.read_all(), wanted)
+    return pa.RecordBatchReader._import_from_c_capsule(stream.__arrow_c_stream__()).read_all()
 
 
 def listed(rows: pa.Table) -> list[dict[str, Any]]:
