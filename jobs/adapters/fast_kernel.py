@@ -118,6 +118,7 @@ def scan(  # noqa: C901 - one loop over the bytes: what is known of a line decid
     `hashes` takes the shapes of lines that are clear and not plain; `numbers` the figures of those that are known.
     """
     n, at, size, n_shaped = 0, 0, len(buf), 0
+    n_plain, n_known = np.searchsorted(is_end, 1), np.searchsorted(is_end, 2)
     out = np.empty(5, np.int64)
     marks = np.empty((MAX_SLOTS, 3), np.int64)
     while at < size:
@@ -137,13 +138,15 @@ def scan(  # noqa: C901 - one loop over the bytes: what is known of a line decid
         if clear and _is_own(out[TOLD_RANK], out[TOLD_LABEL], own_rank, is_shared):
             last = buf[end - 1]
             has_words, odd, state, p = False, last in (123, 40, 91, 58, 44), 0, begin
-            while clear and p < end:
+            while p < end:
                 c = buf[p]
                 state = table[state, c]
-                found = is_end[state]
-                clear = found != 2
-                has_words = has_words or found != 0
-                odd = odd or c >= 127 or (c < 32 and c != 9)
+                if state >= n_plain:
+                    has_words = True
+                    if state >= n_known:
+                        clear = False
+                        break
+                odd |= c >= 127 or (c < 32 and c != 9)
                 p += 1
             if clear:
                 lines[2, n], lines[4, n], lines[5, n], lines[6, n] = begin, out[US], out[DIGITS], out[TOLD_LEVEL]

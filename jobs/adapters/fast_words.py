@@ -85,7 +85,7 @@ State = frozenset[tuple[bytes, int]]
 
 @cache
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """Next state by (state, byte), int16, and which states end a word (`HEADER_WORD`: one of a header).
+    """Next state by (state, byte), int16, and which states end a word (`HEADER_WORD`: one of a header), these last.
 
     Hints of secrets are words too, in any case.
     """
@@ -112,7 +112,10 @@ def automaton() -> tuple[np.ndarray, np.ndarray]:
                 ends.append(max(kinds.get(word, 1) if n == len(word) else 0 for word, n in to))
                 pending.append(to)
             rows[numbers[state]][byte] = numbers[to]
-    return np.array(rows), np.array(ends, np.uint8)
+    order = np.argsort(ends, kind="stable")
+    renamed = np.empty(len(order), np.int16)
+    renamed[order] = np.arange(len(order))
+    return renamed[np.array(rows)[order]], np.array(ends, np.uint8)[order]
 
 
 def _forms(word: bytes, at: int, is_any_case: bool) -> set[int]:
