@@ -27,7 +27,7 @@ class Layer(StrEnum):
 
 
 class Severity(StrEnum):
-    """What a broken check does: `critical` stops the stage, the others are reported."""
+    """What a broken check does: `critical` stops the stage (ingest sets the job aside instead), the others are reported."""
 
     CRITICAL = "critical"
     WARNING = "warning"
