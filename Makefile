@@ -13,8 +13,11 @@ export UV_NATIVE_TLS := 1
 run: setup  ## run the nightly DAG through Airflow on the example archive
 	@examples/night.sh $(ARCHIVE) $(LAKE) $(REPORT)
 
-test: setup  ## run the tests: one worker for what needs Spark, one for all else
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+test: setup  ## run the tests: those that start Spark, and beside them all others, told at the end
+	@mkdir -p build; $(BIN)/python -m pytest -m "not spark and not airflow" > build/other-tests.log 2>&1 & others=$$!; \
+	trap 'kill $$others 2>/dev/null' INT TERM; \
+	$(BIN)/python -m pytest -m "spark or airflow"; failed=$$?; \
+	wait $$others || failed=1; cat build/other-tests.log; exit $$failed
 
 check: .venv/.ready  ## formatting, types, import contracts, generated files
 	$(BIN)/ruff check .

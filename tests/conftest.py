@@ -19,14 +19,6 @@ ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("FLEETDIFF_REDACTION_KEY", "tests")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One JVM at a time: in a run by several workers, whatever starts Spark stays with one of them."""
-    for item in items:
-        if item.get_closest_marker("spark") or item.get_closest_marker("airflow") or "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("jvm"))
-
-
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""
