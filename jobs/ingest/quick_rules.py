@@ -63,6 +63,8 @@ def _keeps(column: Column, values: pa.ChunkedArray) -> bool:
         return False
     if column.minimum is None and column.maximum is None:
         return True
+    if column.maximum is not None and pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        return False  # DuckDB and Spark take it for the greatest number, Arrow for none
     least, most = pc.min_max(values).values()
     low = column.minimum is None or least.as_py() is None or least.as_py() >= column.minimum
     return low and (column.maximum is None or most.as_py() is None or most.as_py() <= column.maximum)
@@ -80,7 +82,6 @@ def _keys(rows: pa.Table, names: tuple[str, ...]) -> np.ndarray | None:
 
 
 def _hashed(values: pa.Array) -> np.ndarray | None:
-    values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_string(values.type):
         encoded = values.dictionary_encode()
         if len(encoded.dictionary) > MAX_WORDS:

@@ -10,6 +10,7 @@ from jobs.core.lake import arrow_schema
 from jobs.ingest.adoption import count_broken, counter
 from jobs.ingest.quick_rules import QuickProof
 from schemas import tables
+from schemas.contract import Column, Layer, Table
 
 ROW = {
     "job_id": "a", "file": "f", "line": 1, "byte_offset": 0, "n_lines": 1, "time_source": "line", "time_uncertainty_s": 0.0, "rank": None,
@@ -40,6 +41,17 @@ def test_the_proof_agrees_with_the_count_or_leaves_it_to_it(case, n_parts, tmp_p
         counted = count_broken(connection, tmp_path / "rows.parquet", "log_records")
     assert (proved is not None) == is_sound == (not any(counted.broken))
     assert proved in (None, counted)
+
+
+@pytest.mark.parametrize(("share", "is_sound"), [(0.5, True), (1.5, False), (float("nan"), False), (None, True)])
+def test_what_is_no_number_is_not_proved_to_keep_a_maximum(share, is_sound, tmp_path):
+    key = Column("job_id", pa.string(), "job", nullable=False)
+    table = Table(
+        name="t", layer=Layer.SILVER, row="r", columns=(key, Column("share", pa.float64(), "a share", maximum=1.0)), key=("job_id",)
+    )
+    proof = QuickProof(table)
+    proof.see(pa.table({"job_id": ["a", "b"], "share": pa.array([0.25, share], pa.float64())}))
+    assert (proof.counts() is not None) == is_sound
 
 
 def test_rules_over_several_columns_are_always_counted():
