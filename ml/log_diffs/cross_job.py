@@ -105,11 +105,10 @@ def job_diff(
     lengths = pd.DataFrame(
         {"job_id": "", "position": range(len(both)), **{x: [float(own.get(x, 0.0)) for _, own in both] for x in EXPOSURES}}
     )
-    said = [(k, template, float(n)) for k, (events, _) in enumerate(both) for template, n in sorted(events.items())]
-    rows = pd.DataFrame(said, columns=["row", "template_id", "n_events"]).astype({"row": int, "n_events": float})
-    return compare(pooled(lengths, rows["row"].to_numpy(), rows["template_id"].to_numpy(), rows["n_events"].to_numpy()))[
-        DIFF_COLUMNS
-    ]
+    row = np.repeat(np.arange(len(both)), [len(events) for events, _ in both])
+    template_ids = np.array([template for events, _ in both for template in events], object)
+    n_events = np.array([n for events, _ in both for n in events.values()], float)
+    return compare(pooled(lengths, row, template_ids, n_events))[DIFF_COLUMNS]
 
 
 def pooled(
@@ -118,8 +117,8 @@ def pooled(
     """The input of `compare`: one row a job and template of either of its sides, by job and template.
 
     `sides` has a row a side: `job_id, position, hours, ranks, iterations`, where position 0 is the job and 1, 2, … are its
-    baselines. The three arrays have an entry a side and template:
-    the side's place in `sides`, the template (its id or a code for it), its events.
+    baselines. The three arrays have an entry a side and template: the side's place in `sides`, the template (its id or a code
+    for it), its events.
     """
     job, jobs = pd.factorize(sides["job_id"], sort=True)
     template, templates = pd.factorize(template_ids, sort=True)
@@ -170,9 +169,9 @@ def _median(rates: Floats) -> Floats:
 def compare(sides: pd.DataFrame) -> pd.DataFrame:
     """Tests and verdicts on rows that hold both sides already (as the set-based query of a whole night makes them).
 
-    Needs `template_id, n_events, n_baseline_events, n_baselines, n_baselines_with`, and for each exposure `x` of
+    Needs `job_id, template_id, n_events, n_baseline_events, n_baselines, n_baselines_with`, and for each exposure `x` of
     `EXPOSURES`: `x`, `base_x`, `min_x`, `max_x` (the last two are rates); and `median_hours`. `q_value` is corrected within
-    `job_id` where that column exists.
+    `job_id`.
     """
     n, n0 = sides["n_events"].to_numpy(float), sides["n_baseline_events"].to_numpy(float)
     p = np.zeros(len(sides))
@@ -186,10 +185,9 @@ def compare(sides: pd.DataFrame) -> pd.DataFrame:
         is_outside &= ~is_usable | (rate > high * MIN_FACTOR) | (rate < low / MIN_FACTOR)
     result = sides.assign(p_value=p, rate=n / np.where(sides["hours"] > 0, sides["hours"], 1.0))
     result["median_rate"], result["min_rate"], result["max_rate"] = sides["median_hours"], sides["min_hours"], sides["max_hours"]
-    groups = pd.factorize(result["job_id"])[0] if "job_id" in result else np.zeros(len(p), np.int64)
-    result["q_value"] = grouped_q_values(groups, p)
+    result["q_value"] = grouped_q_values(pd.factorize(result["job_id"])[0], p)
     result["change"] = _verdicts(result, is_outside)
-    return result[[c for c in ["job_id", *DIFF_COLUMNS] if c in result]]
+    return result[["job_id", *DIFF_COLUMNS]]
 
 
 def _verdicts(rows: pd.DataFrame, is_outside: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
