@@ -12,4 +12,4 @@ from jobs.core.runner import StageContext
 def run(context: StageContext) -> None:
     """Match the collectives of each pending job by themselves and name whom the others wait for."""
     facts = transform.facts(context.read_pending("training_jobs"), context.read_pending("ranks"))
-    context.write("collective_findings", transform.findings(facts, partial(answer, context.lake.root, "collectives")))
+    context.write("collective_findings", transform.findings(facts, partial(answer, context.root_of("collectives"), "collectives")))

@@ -56,9 +56,17 @@ class StageContext:
 
     def read(self, name: str) -> DataFrame:
         """All rows of a declared input."""
+        self._must_declare(name)
+        return self.lake.read(name)
+
+    def root_of(self, name: str) -> str:
+        """The lake's folder, for workers that ask a declared input themselves."""
+        self._must_declare(name)
+        return self.lake.root
+
+    def _must_declare(self, name: str) -> None:
         if name not in (*self.stage.reads, *self.stage.writes):
             raise KeyError(f"stage {self.stage.name} does not declare that it reads {name} (jobs/core/stages.py)")
-        return self.lake.read(name)
 
     def read_pending(self, name: str) -> DataFrame:
         """The rows of a declared input that belong to pending jobs."""

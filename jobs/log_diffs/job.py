@@ -27,7 +27,7 @@ def run(context: StageContext) -> None:
         context.read("training_jobs"),
         context.read("job_templates"),
     )
-    verdicts = diffs(sides(inputs.baselines, inputs.all_jobs), partial(counts, context.lake.root)).persist()
+    verdicts = diffs(sides(inputs.baselines, inputs.all_jobs), partial(counts, context.root_of("job_templates"))).persist()
     found = findings(bundles(inputs, verdicts)).persist()
     try:
         context.write_all({name: rows_of(found, name) for name in TABLES})
